@@ -152,19 +152,22 @@ FINETUNING = (
 )
 
 
-def _files(folder: str, names: str) -> tuple[str, ...]:
-    return tuple(f"{folder}/{name}.py" for name in names.split())
-
-
 READERS = (
     "pipelines/text/cleaning.py",
-    *_files("electra/finetuning", "labels tasks"),
+    "electra/finetuning/labels.py",
+    "electra/finetuning/tasks.py",
     "electra/seeds.py",
     "pipelines/sources/sample_world",
-    *_files(
-        "pipelines/sources",
-        "gigaword glue hub local custom_tasks paths squad streams warc wikipedia",
-    ),
+    "pipelines/sources/gigaword.py",
+    "pipelines/sources/glue.py",
+    "pipelines/sources/hub.py",
+    "pipelines/sources/local.py",
+    "pipelines/sources/custom_tasks.py",
+    "pipelines/sources/paths.py",
+    "pipelines/sources/squad.py",
+    "pipelines/sources/streams.py",
+    "pipelines/sources/warc.py",
+    "pipelines/sources/wikipedia.py",
     "pipelines/stages/tasks.py",
 )
 
@@ -179,8 +182,12 @@ STAGES: dict[str, Stage] = {
             restarts=True,
             code=(
                 *READERS,
-                *_files("pipelines/text", "duplicates near_duplicates ngrams"),
-                *_files("pipelines/sources", "documents language quality"),
+                "pipelines/text/duplicates.py",
+                "pipelines/text/near_duplicates.py",
+                "pipelines/text/ngrams.py",
+                "pipelines/sources/documents.py",
+                "pipelines/sources/language.py",
+                "pipelines/sources/quality.py",
                 "pipelines/stages/corpus.py",
             ),
         ),
@@ -229,7 +236,7 @@ STAGES: dict[str, Stage] = {
             folder="glue",
             inputs=_finetuning_inputs,
             has_cards=True,
-            code=(*FINETUNING, *_files("pipelines/stages", "baselines glue")),
+            code=(*FINETUNING, "pipelines/stages/baselines.py", "pipelines/stages/glue.py"),
         ),
         Stage(
             name="squad",
@@ -238,7 +245,12 @@ STAGES: dict[str, Stage] = {
             folder="squad",
             inputs=_finetuning_inputs,
             has_cards=True,
-            code=(*FINETUNING, *_files("pipelines/stages", "baselines glue squad")),
+            code=(
+                *FINETUNING,
+                "pipelines/stages/baselines.py",
+                "pipelines/stages/glue.py",
+                "pipelines/stages/squad.py",
+            ),
         ),
         Stage(
             name="ablation",
@@ -247,8 +259,10 @@ STAGES: dict[str, Stage] = {
             folder="ablation",
             inputs=_ablation_inputs,
             code=(
-                *dict.fromkeys((*PRETRAINING, *FINETUNING)),
-                *_files("pipelines/stages", "ablation pretrain"),
+                *PRETRAINING,
+                *FINETUNING,
+                "pipelines/stages/ablation.py",
+                "pipelines/stages/pretrain.py",
             ),
         ),
         Stage(

@@ -324,7 +324,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
         },
         sources=[*sources, rows],
         languages=languages,
-        scores=compare_scores(facts, arm, int(seed)),
+        scores=compare_runs(facts, arm, int(seed)),
         task=solves,
         data={
             "name": called,
@@ -344,7 +344,7 @@ def _first_row(folder: Path) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-def compare_scores(facts: dict[str, Any], arm: str, seed: int) -> list[Measured]:
+def compare_runs(facts: dict[str, Any], arm: str, seed: int) -> list[Measured]:
     """Return a run's metrics, the one that counts first, next to the other runs of its task and
     methods without a network.
     """

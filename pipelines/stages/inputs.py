@@ -105,7 +105,8 @@ def list_files(section: str, name: str, params: Params) -> list[str]:
         corpus = params.corpora[name]
         for source in corpus.sources:
             if isinstance(source, LocalCorpus):
-                files += _files_of_patterns(source.files)
+                with contextlib.suppress(UserError):  # the stage reports it
+                    files += map(str, find_files(source.files, "files"))
         if corpus.cleaning.decontaminate:
             files += list_files("tasks", corpus.cleaning.decontaminate.tasks, params)
         return files
@@ -115,17 +116,6 @@ def list_files(section: str, name: str, params: Params) -> list[str]:
     if isinstance(tasks, CustomTasks):
         for task in tasks.tasks.values():
             files += filter(None, (task.train, task.dev, task.test))
-    return files
-
-
-def _files_of_patterns(patterns: tuple[str, ...]) -> list[str]:
-    """Return the files of each pattern that names any, less those that are left out."""
-    excluded = tuple(pattern for pattern in patterns if pattern.startswith("!"))
-    files: list[str] = []
-    for pattern in patterns:
-        if pattern not in excluded:
-            with contextlib.suppress(UserError):  # the stage reports it
-                files += map(str, find_files((pattern, *excluded), "files"))
     return files
 
 

@@ -34,6 +34,7 @@ Values = dict[str, Any]
 def summarize(name: str, params: Params) -> None:
     """Write the files of a name in results/."""
     results = Path("results")
+    before = ""
     if name in params.ablations:
         keys = [f"ablation@{name}"]
     else:
@@ -41,6 +42,7 @@ def summarize(name: str, params: Params) -> None:
         keys = [f"glue@{name}"]
         if STAGES["squad"].results(name).is_file():
             keys.append(f"squad@{name}")
+        before = find_before(name, params)
     copied: dict[str, Values] = {}
     for key in dict.fromkeys((*keys, *ancestors(keys[0], params))):
         stage, _, entry = key.partition("@")
@@ -52,7 +54,6 @@ def summarize(name: str, params: Params) -> None:
             write_atomic(results / "curves" / f"{name}.csv", curve)
     with well_formed(f"{results / name}/*.json"):
         values = headline(copied)
-    before = find_before(name, params)
     if before and STAGES["glue"].results(before).is_file():
         _copy("glue", before, results / name / BEFORE)
     write_json(results / "summary" / f"{name}.json", values)
@@ -72,9 +73,9 @@ def find_before(name: str, params: Params) -> str:
     """Return the fine-tuning of the published weights that a model's pre-training starts from, with
     otherwise equal settings; "" if there is none.
     """
-    config = params.finetunings.get(name)
-    model = params.models.get(config.model) if config else None
-    if config is None or model is None or not model.pretrain.init_from:
+    config = params.finetunings[name]
+    model = params.models.get(config.model)
+    if model is None or not model.pretrain.init_from:
         return ""
     folder = Path(model.pretrain.init_from) / "discriminator"
     for other, settings in params.finetunings.items():

@@ -20,12 +20,12 @@ from tests.electra.made_up_models import write_pretrained
 WORDS = ["red", "bread", "meal", "cat", "dog", "chef", "ate", "cooked"]
 
 
-def write(folder, task, answer, count=200):
+def write(folder, task, answer):
     """Rows of random words, labelled by `answer(a, b)`."""
     draw = random.Random(1)
     for split in ("train", "dev"):
         rows = []
-        for number in range(count):
+        for number in range(200):
             a = draw.sample(WORDS, 4)
             b = draw.sample(WORDS, 4)
             second = None if task == "sst2" else " ".join(b)
@@ -79,13 +79,9 @@ def test_words_that_training_never_had_count():
 
 def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, monkeypatch):
     seen = []
-
-    def fit(task, train, dev):
-        seen.append(len(train))
-        return {}
-
     monkeypatch.setattr(baselines, "FIT_ROWS", 50)
-    monkeypatch.setattr(baselines, "predict_fitted", fit)
+    fit = "pipelines.stages.baselines.predict_fitted"
+    monkeypatch.setattr(fit, lambda task, train, dev: seen.append(len(train)) or {})
     for answer in (lambda a, b: "01"["red" in a], lambda a, b: "1"):
         rows = write(tmp_path, "mrpc", answer)
         scores = baselines.score_baselines(GLUE["mrpc"], rows, FinetuneConfig())
@@ -101,19 +97,19 @@ def test_what_has_no_baselines(tmp_path):
 def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
     model = tmp_path / "model"
     write_pretrained(model)
-    folder = write(tmp_path / "rows", "mrpc", lambda a, b: "01"[a[0] < b[0]])
     frozen = baselines.load_frozen(model)
     assert frozen is not None
     config = FinetuneConfig(length=16)
 
-    def score(task, rows):
-        return baselines.score_frozen(frozen, GLUE[task], rows, config, model / "discriminator")
+    def score(task, answer):
+        folder = write(tmp_path / "rows", task, answer)
+        here = baselines.score_frozen(frozen, GLUE[task], folder, config, model / "discriminator")
+        return here, baselines.read_splits(GLUE[task], folder, config)[1]
 
-    here = score("mrpc", folder)
+    first, rows = score("mrpc", lambda a, b: "01"[a[0] < b[0]])
     tokenizer = tokenizers.load(model / "discriminator")
     network = Discriminator(Encoder(frozen.encoder.config, tokenizer.vocab_size)).eval()
     load_networks({"discriminator": (network.encoder, network.head)}, model)
-    rows = baselines.read_splits(GLUE["mrpc"], folder, config)[1]
     surest = []
     for row in rows:
         a, b = tokenizer.encode_lines([row["a"], row["b"]])
@@ -122,15 +118,12 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
         with torch.no_grad():
             logits = network(torch.tensor([ids]), torch.tensor([segments]), None)
         surest.append(logits.max().item())
-    there = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
-    assert here == pytest.approx(there, abs=0.02) and here != pytest.approx(50, abs=0.1)
-    assert score("sst2", folder) is None
-    assert score("mrpc", write(tmp_path / "one", "mrpc", lambda a, b: "1")) is None, "one label"
-    folder = write(tmp_path / "scores", "stsb", lambda a, b: float(len({*a} & {*b})))
-    here = score("stsb", folder)
-    label = np.array(
-        [row["label"] for row in baselines.read_splits(GLUE["stsb"], folder, config)[1]]
-    )
+    expected = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
+    assert first == pytest.approx(expected, abs=0.02) and first != pytest.approx(50, abs=0.1)
+    assert score("mrpc", lambda a, b: "1")[0] is None, "one label"
+    assert score("sst2", lambda a, b: "01"["red" in a])[0] is None
+    graded, rows = score("stsb", lambda a, b: float(len({*a} & {*b})))
+    label = np.array([row["label"] for row in rows])
     apart = label != np.median(label)
-    there = 100 * roc_auc_score(label[apart] < np.median(label), np.array(surest)[apart])
-    assert here == pytest.approx(there, abs=0.02) and not apart.all()
+    expected = 100 * roc_auc_score(label[apart] < np.median(label), np.array(surest)[apart])
+    assert graded == pytest.approx(expected, abs=0.02) and not apart.all()

@@ -62,13 +62,12 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
     first = read_jsonl(Path("build/tasks/made_up/cola/dev.jsonl"))[0]
     assert f'model.predict(["{first["a"]}"])' in text, "a text of its own world"
     scores = found["cola"]["pretrained"]["all"]
-    measured = [(result.metric_type, result.metric_value) for result in data.eval_results]
-    assert measured == [
-        ("matthews_correlation", round(scores["matthews"][0] / 100, 6)),
-        ("accuracy", round(scores["accuracy"][0] / 100, 6)),
-    ]
-    assert data.eval_results[0].task_type == "text-classification"
-    assert data.eval_results[0].dataset_name == "CoLA in the sample world"
+    (first, second) = data.eval_results
+    assert first.metric_value == round(scores["matthews"][0] / 100, 6)
+    assert second.metric_value == round(scores["accuracy"][0] / 100, 6)
+    assert (first.metric_type, second.metric_type) == ("matthews_correlation", "accuracy")
+    assert first.task_type == "text-classification"
+    assert first.dataset_name == "CoLA in the sample world"
     head, _, first, second = re.findall(r"^\| (.*) \|$", MNLI.read_text(), re.M)
     ours = found["mnli"]["pretrained"]
     cells = dict(zip(head.split(" | ")[1:], first.split(" | ")[1:], strict=True))
@@ -129,39 +128,39 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params, spoilt, m
         assert "logits" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "tasks, said, hub",
-    [
-        (
-            HubTasks(kind="hub", glue=HubDataset(dataset="org/glue", revision="1")),
-            "that of org/text, org/glue",
-            "org/glue",
-        ),
-        (LocalTasks(kind="local", glue="files"), "that of org/text", "made_up"),
-    ],
-)
+def write_card(params, **changes):
+    """Return CoLA's card under other settings, and what a hub reads of it."""
+    cards.write("glue", "small", replace(params, **changes))
+    text = COLA.read_text()
+    data: Any = ModelCard(text).data
+    return text, data
+
+
+HUB = HubTasks(kind="hub", glue=HubDataset(dataset="org/glue", revision="1"))
+FILES = LocalTasks(kind="local", glue="files")
+
+
+@pytest.mark.parametrize("tasks, said, hub", [
+    (HUB, "that of org/text, org/glue", "org/glue"),
+    (FILES, "that of org/text", "made_up"),
+])  # fmt: skip
 def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
-    cards.write("glue", "small", replace(params, tasks={"made_up": tasks}, corpora=GERMAN))
-    written = COLA.read_text()
-    data: Any = ModelCard(written).data
+    text, data = write_card(params, tasks={"made_up": tasks}, corpora=GERMAN)
     assert data.language == ["de"] and data.license is None
-    assert f"- Licence of the data: {said}.\n" in written and "sample world" not in written
-    assert "- Intended use: the task that it was scored on;" in written
+    assert f"- Licence of the data: {said}.\n" in text and "sample world" not in text
+    assert "- Intended use: the task that it was scored on;" in text
     assert data.eval_results[0].dataset_type == hub
-    assert "- Data: 20 training rows of the official 8,551 and 20 dev rows of CoLA.\n" in written
+    assert "- Data: 20 training rows of the official 8,551 and 20 dev rows of CoLA.\n" in text
 
 
 def test_a_mixture_with_the_sample_world_is_said_to_be_made_up_without_its_licence(params):
-    cards.write("glue", "small", replace(params, corpora=GERMAN))
-    written = COLA.read_text()
-    data: Any = ModelCard(written).data
+    text, data = write_card(params, corpora=GERMAN)
     assert data.license is None and data.language == ["de"]
-    assert "it knows no real text" in written
+    assert "it knows no real text" in text
 
 
 def test_published_weights_are_named_and_get_no_licence_of_the_sample_world(params):
     finetunings = {"small": replace(params.finetunings["small"], model="theirs")}
     published = {"theirs": PublishedConfig(folder="models--org--weights")}
-    cards.write("glue", "small", replace(params, finetunings=finetunings, published=published))
-    data: Any = ModelCard(COLA.read_text()).data
+    _, data = write_card(params, finetunings=finetunings, published=published)
     assert (data.license, data.base_model) == (None, "org/weights")

@@ -64,8 +64,7 @@ def rows(tmp_path_factory):
 
 @pytest.fixture
 def copied(rows, tmp_path, monkeypatch):
-    for name in ("build", "params.yaml"):
-        (shutil.copytree if (rows / name).is_dir() else shutil.copy)(rows / name, tmp_path / name)
+    shutil.copytree(rows, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
 
 
@@ -79,29 +78,25 @@ def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsy
     assert not Path("runs/pretrain").exists()
 
 
-@pytest.mark.parametrize(
-    "name, how", each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW)
-)
+@pytest.mark.parametrize("name", ["MANIFEST.json", "documents-00000.jsonl"])
+@pytest.mark.parametrize("how", HOW)
 def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys):
-    shutil.rmtree("build/tokens")
     path = Path("build/corpus/smoke") / name
     harm(path, how)
     said = refused(["tokens", "smoke"], path, capsys)
     assert said.endswith("run `electra corpus smoke` to make it again\n")
-    assert not Path("build/tokens").exists()
 
 
 def test_what_belongs_to_another_name_is_refused(small, capsys):
+    path = Path("build/tasks/made_up/cola/test.jsonl")
+    path.write_text("{}\n")
+    assert "test.jsonl: is not in MANIFEST.json" in refused(["glue", "small"], path, capsys)
+    path.unlink()
     model = Path("build/models/small/encoder")
     (model / "MANIFEST.json").unlink()
     write_manifest(model, kind="network", model="other", part="encoder")
     said = refused(["glue", "small"], model / "MANIFEST.json", capsys)
     assert "says model 'other' instead of 'small'" in said
-    (model / "MANIFEST.json").unlink()
-    write_manifest(model, kind="network", model="small", part="encoder")
-    path = Path("build/tasks/made_up/cola/test.jsonl")
-    path.write_text("{}\n")
-    assert "test.jsonl: is not in MANIFEST.json" in refused(["glue", "small"], path, capsys)
 
 
 def test_rows_of_another_length_or_name_are_refused(copied):

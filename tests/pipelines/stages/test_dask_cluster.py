@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -56,24 +55,23 @@ def processes():
         process.wait()
 
 
-def start(processes, folder, workers):
-    """A scheduler and workers of their own, as on several machines; returns the scheduler's
+def start(processes, folder):
+    """A scheduler and two workers of their own, as on several machines; returns the scheduler's
     address once the workers have met it.
     """
     log = folder / "log"
     known = folder / "scheduler.json"
-    words = [
-        ["scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard", f"--scheduler-file={known}"]
-    ]
-    worker = ["worker", f"--scheduler-file={known}", "--nthreads=1", "--no-nanny", "--no-dashboard"]
-    words += [[*worker, f"--local-directory={folder / str(number)}"] for number in range(workers)]
-    for each in words:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{each[0]}", *each[1:]]
+    common = [f"--scheduler-file={known}", "--no-dashboard"]
+    scheduler = ["scheduler", "--host=127.0.0.1", "--port=0"]
+    worker = ["worker", "--nthreads=1", "--no-nanny"]
+    workers = [[*worker, f"--local-directory={folder / name}"] for name in ("one", "two")]
+    for kind, *options in (scheduler, *workers):
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *common, *options]
         with log.open("ab") as out:
             processes.append(
                 subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=out, stdout=out)
             )
-    until(lambda: log.read_text().count("Registered to:") == workers, tell=log.read_text)
+    until(lambda: log.read_text().count("Registered to:") == 2, tell=log.read_text)
     return read_json(known)["address"]
 
 
@@ -89,7 +87,7 @@ def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
         monkeypatch.chdir(here)
         test_corpus.write(here / "text")
         if folder == "cluster":
-            monkeypatch.setenv(dask_cluster.VARIABLE, start(processes, tmp_path, workers=2))
+            monkeypatch.setenv(dask_cluster.VARIABLE, start(processes, tmp_path))
             monkeypatch.setattr(corpus, "read_unit", read_or_die)
         test_corpus.run(here, test_corpus.config(here))
         test_tokens.run(here, here / "out", "rows")
@@ -165,17 +163,3 @@ def test_a_worker_that_would_make_other_bytes_is_refused(tmp_path, monkeypatch, 
     code = "other" if wrong == "code" else code_digest(dask_cluster.CODE)
     with pytest.raises(UserError, match=f"worker tcp://a:1: {said}"):
         dask_cluster.run_unit((folder, ".lock", "pid 1 on this", code), abs, -1)
-
-
-@pytest.mark.slow
-def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path, processes):
-    address = start(processes, tmp_path, workers=1)
-    mark = tmp_path / "mark"
-    mark.write_text("here")
-    made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
-    assert next(made) == (0, None)
-    processes[0].kill()
-    with pytest.raises(
-        SourceUnreachable, match=f"the scheduler at {address} is gone; what is done is kept"
-    ):
-        next(made)

@@ -15,7 +15,7 @@ from pipelines.config.params import load
 from pipelines.sources.glue import LAYOUTS
 from pipelines.stages import STAGES, corpus, inputs, tasks
 from pipelines.tracking import Tracker
-from tests.conftest import SMOKE
+from tests.conftest import SMOKE, edit
 
 MOOD = "smoke: {kind: custom, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}"
 VOCAB = "tokenizers:\n  other: {kind: vocab, file: build/tokens/other/vocab.txt}\n"
@@ -46,8 +46,10 @@ def record(settings):
     return {f"{path.parent.name}/{path.stem}": read_json(path) for path in files}
 
 
-def changed(before, after):
-    return {key for key in after if after[key] != before[key]}
+def changed(before, settings):
+    """Record them again, and return which are others, and all."""
+    after = record(settings)
+    return {key for key in after if after[key] != before[key]}, after
 
 
 def test_changed_file_changes_the_entries_that_name_it(here, monkeypatch):
@@ -61,16 +63,16 @@ def test_changed_file_changes_the_entries_that_name_it(here, monkeypatch):
     )
     assert record(OWN) == before and hashed == []
     write(text_b="two")
-    after = record(OWN)
-    assert changed(before, after) == {"corpora/smoke"}
+    names, before = changed(before, OWN)
+    assert names == {"corpora/smoke"}
     write(d="two")
-    assert changed(after, record(OWN)) == {"tasks/smoke"}
-    assert hashed == [Path("text/b.txt"), Path("d.tsv")]
-    before = record(OWN)
+    names, before = changed(before, OWN)
+    assert names == {"tasks/smoke"} and hashed == [Path("text/b.txt"), Path("d.tsv")]
     old = Path("text/b.txt").stat()
     write(text_b="new")
     os.utime("text/b.txt", ns=(old.st_atime_ns, old.st_mtime_ns))
-    assert changed(before, record(OWN)) == {"corpora/smoke"}, "though size and time are as before"
+    names, _ = changed(before, OWN)
+    assert names == {"corpora/smoke"}, "though size and time are as before"
     without = record(OWN.replace('"text/*.txt"', '"!text/b.txt", "text/*.txt"'))
     assert [name for name, _ in without["corpora/smoke"]] == ["a.txt"]
 
@@ -124,6 +126,7 @@ def test_missing_official_file_is_named_before_anything_is_read(here, capsys):
     write(text_a="text")
     Path("squad").mkdir()
     write_official()
+    assert "glue/SST-2/dev.tsv" in inputs.list_files("tasks", "smoke", load())
     Path("glue/SST-2/dev.tsv").unlink()
     sentence = (
         "tasks.smoke: there is no glue/SST-2/dev.tsv; put the dev rows of sst2 there, or leave sst2 "
@@ -172,7 +175,5 @@ def test_damaged_notes_are_not_believed(here):
     write(text_a="one")
     before = record(OWN)
     ((_, sha256),) = before["corpora/smoke"]
-    notes = inputs.NOTES.read_text()
-    for damaged in (notes.replace(sha256, sha256[::-1]), notes[:-9], "[]"):
-        inputs.NOTES.write_text(damaged)
-        assert record(OWN) == before
+    edit(inputs.NOTES, sha256, sha256[::-1])
+    assert record(OWN) == before

@@ -1,5 +1,5 @@
 """A folder as ModernBERT's authors publish it, byte-level tokenizer and all: pre-trained further,
-fine-tuned, asked.
+fine-tuned.
 """
 
 from pathlib import Path
@@ -60,23 +60,6 @@ def project(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         yield folder
-
-
-def test_it_is_asked_as_transformers_is(project):
-    folder = Path("theirs/masked_lm")
-    pieces = transformers.AutoTokenizer.from_pretrained(folder)
-    network = transformers.AutoModelForMaskedLM
-    batch = pieces(TEXT.replace(" sail", " [MASK]"), return_tensors="pt")
-    with torch.no_grad():
-        share_V = network.from_pretrained(folder).eval()(**batch).logits[0].softmax(-1)
-    (place,) = np.flatnonzero(batch["input_ids"][0] == pieces.mask_token_id)
-    (found,) = electra.propose(TEXT.replace("sail", "[MASK]"), folder, count=5)
-    best = share_V[place].topk(5)
-    np.testing.assert_allclose(found.probability, best.values, atol=1e-6)
-    shown = [piece.removeprefix("##") for piece in found.pieces]
-    assert [
-        " " + s if not p.startswith("##") else s for s, p in zip(shown, found.pieces, strict=True)
-    ] == [pieces.decode([i], clean_up_tokenization_spaces=False) for i in best.indices]
 
 
 def test_it_goes_on_learning_on_ones_own_text(project):

@@ -2,10 +2,10 @@
 imports.
 """
 
-import ast
 from dataclasses import replace
 from pathlib import Path
 
+import grimp
 import pytest
 
 from electra.errors import Busy
@@ -15,35 +15,7 @@ from pipelines.stages import LOCKS, STAGES, ancestors, data_label
 from pipelines.tracking import Tracker
 from tests.conftest import ROOT
 
-SOURCES = [path for room in ("electra", "pipelines") for path in (ROOT / room).rglob("*.py")]
-
-
-def name_of(path):
-    """`electra/data/shards.py` as it is imported: `electra.data.shards`."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def tree(path):
-    return ast.parse(path.read_text())
-
-
-def imported(node):
-    """Everything that is imported when code runs; `from a import b` counts as a and a.b."""
-    names = set()
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            continue
-        if isinstance(child, ast.Import):
-            names.update(alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            names.add(str(child.module))
-            names.update(f"{child.module}.{alias.name}" for alias in child.names)
-        names |= imported(child)
-    return names
-
-
-MODULES = {name_of(path): path for path in SOURCES}
+GRAPH = grimp.build_graph("electra", "pipelines", exclude_type_checking_imports=True)
 CODE = {name: stage.code for name, stage in STAGES.items() if stage.code}
 NAMES = (
     "__init__ announce dask_cluster inputs mirror out_of_memory progress_bar summarize work_units"
@@ -97,38 +69,32 @@ def keeps(path):
     return (top and path != "electra/seeds.py") or inside(path, KEEPERS)
 
 
-def is_empty(module):
-    """Whether a module holds a docstring and nothing that is executed."""
-    body = tree(MODULES[module]).body
-    return all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body)
+def path_of(module):
+    """Return the file of a module: `electra/data/shards.py`."""
+    path = module.replace(".", "/")
+    return f"{path}/__init__.py" if (ROOT / path).is_dir() else f"{path}.py"
 
 
 def followed(stage):
-    """The modules that a stage imports, directly or not, and what imports each; what only keeps
-    ends the walk.
+    """The files that a stage imports, directly or not, and what imports each; what only keeps ends
+    the walk.
     """
-    own = tuple(path for path in CODE[stage] if path.startswith("pipelines/stages"))
+    own = [path for path in CODE[stage] if path.startswith("pipelines/stages")]
     reads = any(inside(path, READERS) for path in CODE[stage])
     found = {}
-    waiting = [
-        (name, "the stage")
-        for name, path in MODULES.items()
-        if inside(str(path.relative_to(ROOT)), own)
-    ]
+    waiting = [(module, "the stage") for module in GRAPH.modules if path_of(module) in own]
     while waiting:
-        name, importer = waiting.pop()
-        path = str(MODULES[name].relative_to(ROOT))
-        if name in found or is_empty(name) or keeps(path) or (inside(path, READERS) and not reads):
-            continue
-        found[name] = importer
-        waiting += [(target, name) for target in imported(tree(MODULES[name])) & set(MODULES)]
+        module, importer = waiting.pop()
+        path = path_of(module)
+        if path not in found and not keeps(path) and (reads or not inside(path, READERS)):
+            found[path] = importer
+            targets = GRAPH.find_modules_directly_imported_by(module)
+            waiting += [(target, module) for target in targets]
     return found
 
 
 @pytest.mark.parametrize("stage", CODE)
 def test_what_a_stage_imports_is_its_code(stage):
-    found = {
-        str(MODULES[name].relative_to(ROOT)): importer for name, importer in followed(stage).items()
-    }
+    found = followed(stage)
     assert not {path: found[path] for path in found if not inside(path, CODE[stage])}, "missing"
     assert not [code for code in CODE[stage] if not any(inside(path, (code,)) for path in found)]

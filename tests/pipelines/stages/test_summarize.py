@@ -4,7 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -21,12 +21,13 @@ from pipelines.stages.summarize import (
     summarize,
 )
 from pipelines.tracking import NOTE
-from tests.conftest import ROOT, run
+from tests.conftest import ROOT, SMOKE, run
 
 WITHOUT_TORCH = """
 import sys
 from pipelines.stages.summarize import record_results
-record_results(sys.argv[1], "mine", None)
+for stage in ("corpus", "tokens", "report"):
+    record_results(stage, "mine", None)
 assert "torch" not in sys.modules
 """
 
@@ -112,43 +113,42 @@ def test_the_numbers_of_a_model_and_of_all_that_it_rests_on(monkeypatch):
     shutil.rmtree("build/squad")  # a source may have none
     shutil.rmtree("results")
     params = load()
-    summarize("smoke", params)
-    assert not (results / "smoke/squad.json").exists()
-    assert "squad2.0_f1" not in read_json(results / "summary/smoke.json")["pretrained"]
     tuned = replace(params.finetunings["smoke"], model="theirs")
     published = {"theirs": PublishedConfig(folder="x")}  # of which there are no numbers
     summarize("smoke", replace(params, finetunings={"smoke": tuned}, published=published))
+    assert {path.stem for path in (results / "smoke").iterdir()} == {"tasks", "glue", "before"}
+    assert "squad2.0_f1" not in read_json(results / "summary/smoke.json")["pretrained"]
 
 
 @pytest.mark.usefixtures("made")
-def test_a_runs_note_begins_with_the_mean_of_the_tasks():
+def test_a_run_gets_its_numbers_cards_and_a_note_that_begins_with_the_mean_of_the_tasks():
+    card = Path("build/glue/smoke/cola/README.md")
+    card.parent.mkdir()
+    card.write_text("a card")
     average = {"name": "mean", "pretrained": {"mean": 60.0, "scores": [60.0]}}
-    leave("glue", GLUE | {"average": average, "label": "sample world"})
-    notes = {}
-    tracker = SimpleNamespace(summary=id, artifact=id, tags=notes.update)
+    values = GLUE | {"average": average, "label": "sample world"}
+    leave("glue", values)
+    tracker = MagicMock()
     record_results("glue", "smoke", tracker)
     first = "pretrained/average 60; pretrained/cola 50; scratch/cola 10"
-    assert notes == {NOTE: f"sample world: {first}"}
+    tracker.tags.assert_called_with({NOTE: f"sample world: {first}"})
+    tracker.summary.assert_called_with(stage_numbers("glue", values))
+    copy = Path("runs/glue-smoke/cards/cola/README.md")
+    tracker.artifact.assert_called_with(copy, "cards/cola")
+    assert copy.read_text() == "a card"
 
 
-def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder():
-    params = load(ROOT / "params.yaml")
-    tiny = params.models["tiny"]
-    begins = replace(tiny.pretrain, init_from="published/tiny")
-    published = {"tiny-start": PublishedConfig(folder="published/tiny/discriminator")}
-    start = replace(params.finetunings["tiny"], model="tiny-start")
-    params = replace(
-        params,
-        models={**params.models, "tiny": replace(tiny, pretrain=begins)},
-        published=published | params.published,
-        finetunings={
-            "unlike": replace(start, recipe="paper"),
-            **params.finetunings,
-            "other": start,
-        },
-    )
-    assert find_before("tiny", params) == "other"
-    assert find_before("mini", params) == find_before("electra_bert", params) == ""
+def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder(here):
+    text = SMOKE.replace("save_every: 5}", "save_every: 5, init_from: start}")
+    text = text.replace("published: {}", "published: {theirs: {folder: start/discriminator}}")
+    others = """finetunings:
+  unlike: {model: theirs, tasks: smoke, recipe: paper}
+  before: {model: theirs, tasks: smoke, recipe: smoke}
+"""
+    Path("params.yaml").write_text(text.replace("finetunings:\n", others))
+    params = load()
+    assert find_before("smoke", params) == "before"
+    assert find_before("base", params) == find_before("before", params) == ""
 
 
 def test_a_name_or_a_folder_that_is_not_there(here):
@@ -177,8 +177,5 @@ def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt):
         summarize("smoke", load())
 
 
-@pytest.mark.parametrize("stage", ["corpus", "tokens", "report"])
-def test_a_stage_without_scores_does_not_import_torch(tmp_path, stage):
-    (tmp_path / "pipelines").symlink_to(ROOT / "pipelines")
-    (tmp_path / "electra").symlink_to(ROOT / "electra")
-    run(tmp_path, "-c", WITHOUT_TORCH, stage)
+def test_a_stage_without_scores_does_not_import_torch():
+    run(ROOT, "-c", WITHOUT_TORCH)

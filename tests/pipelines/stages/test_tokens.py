@@ -3,7 +3,7 @@ however run.
 """
 
 import dataclasses
-import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +28,6 @@ from tests.conftest import files_of
 from tests.pipelines.stages.conftest import run_apart
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
-
 
 SHARDS = (range(20), range(20, 40))
 TOKENIZER = wordpiece.train_wordpiece(WORDS, 200)
@@ -64,9 +63,7 @@ def config(**settings):
 
 def run(tmp_path, corpus, name="out", **settings):
     def make():
-        Path("build/corpus").mkdir(parents=True, exist_ok=True)
-        if not Path("build/corpus/x").exists():
-            Path("build/corpus/x").symlink_to(corpus)
+        shutil.copytree(corpus, "build/corpus/x", dirs_exist_ok=True)
         return make_rows(config(**settings), "x")
 
     return run_apart(tmp_path, name, "build/tokens/x", make)
@@ -111,38 +108,26 @@ def test_what_is_lost_is_counted_and_said(tmp_path, monkeypatch, capsys):
     alphabet = len(set("".join(WORDS[:126]))) + 1
     tokenizer = {"kind": "train", "vocab_size": 150, "alphabet": alphabet}
     lost = []
-    for packing in ({"lines": "paragraphs"}, {}):
-        settings = config(tokenizer=tokenizer, max_unk_rate=1.0, packing=packing)
+    for lines in ("paragraphs", "sentences"):
+        settings = config(tokenizer=tokenizer, max_unk_rate=1.0, packing={"lines": lines})
         tokens.run("x", params_of(settings), Tracker(None))
         metrics = read_json(Path("build/tokens/x/results.json"))
         lost.append(sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values()))
         assert (metrics["characters"], metrics["unknown_characters"]) == (letters, 60 * 4)
-        assert metrics["long_words"] == 0
         folder = Path("build/tokens/x/rows-32")  # of the first length alone
         ids = np.concatenate([Rows.open(folder, split).ids for split in ("train", "valid")])
         pieces = ids[(ids == 1) | (ids > 4)]
         assert metrics["unknown_rate"] == round((pieces == 1).mean(), 6)
         said = capsys.readouterr().err
+        padded = "warning: tokens.x: 47.7% of its rows of 64 is padding; `packing: {rule: packed}`"
+        assert (padded in said) == (lines == "paragraphs")
         see = "see build/tokens/x/results.json, and tokens.x"
         assert f"did not fit rows of 32; {see}.packing" in said
         assert "tokens.x: 240 of " in said and f"became [UNK]; {see}.tokenizer" in said
-    assert lost[1] < lost[0] / 2 and metrics["unknown_rate"] > 0
+    assert lost[1] < lost[0] / 2 and metrics["unknown_rate"] > metrics["long_words"] == 0
     settings = dataclasses.replace(settings, max_unk_rate=metrics["unknown_rate"] * 0.99)
     with pytest.raises(BadInput, match="knows too little of the text"):
         tokens.run("x", params_of(settings), Tracker(None))
-
-
-@pytest.mark.parametrize("rule", ["electra", "packed"])
-def test_rows_that_are_mostly_padding_are_a_warning(tmp_path, monkeypatch, capsys, rule):
-    """Short documents, one a row, as descriptions of packages are."""
-    monkeypatch.chdir(tmp_path)
-    write_corpus(Path("build/corpus/x"))
-    params = params_of(config(lengths=[512], packing={"rule": rule}))
-    tokens.run("x", params, Tracker(None))
-    padding = read_json(Path("build/tokens/x/results.json"))["rows"]["512"]["train"]["padding"]
-    warning = r"warning: tokens\.x: [\d.]+% of its rows of 512 is padding.*rule: packed"
-    said = re.search(warning, capsys.readouterr().err)
-    assert (padding > 0.5 and said) if rule == "electra" else (padding < 0.1 and not said)
 
 
 def test_a_tokenizer_learns_from_the_beginning_of_every_shard(tmp_path):
@@ -155,18 +140,11 @@ def test_a_tokenizer_learns_from_the_beginning_of_every_shard(tmp_path):
     assert "".join(tokens.SampleLines(given, 24)) == "é0é1é2ü0ü1ü2"
 
 
-def test_the_same_bytes_from_one_and_three_workers(tmp_path, monkeypatch):
+def test_the_same_bytes_from_three_workers_and_from_one_that_was_stopped(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path / "corpus")
-    results = []
-    for workers in (1, 3):
-        monkeypatch.setenv(VARIABLE, str(workers))
-        results.append((run(tmp_path, corpus, f"w{workers}"), files_of(tmp_path / f"w{workers}")))
-    assert results[0] == results[1]
-    assert len(results[0][1]) == 5 + 2 * 5
-
-
-def test_finished_shards_are_not_made_again(tmp_path, monkeypatch):
-    corpus = write_corpus(tmp_path / "corpus")
+    with monkeypatch.context() as patch:
+        patch.setenv(VARIABLE, "3")
+        expected = run(tmp_path, corpus, "three")
     made = []
     pack = tokens.pack_shard
 
@@ -182,8 +160,9 @@ def test_finished_shards_are_not_made_again(tmp_path, monkeypatch):
     run(tmp_path, corpus, seed=2)
     assert made == [0, 1, 2, 0, 1, 2, 3], "a changed setting starts from the beginning"
     made.clear()
-    run(tmp_path, corpus)
-    assert made == [2, 3]
+    assert run(tmp_path, corpus) == expected and made == [2, 3]
+    files = files_of(tmp_path / "out")
+    assert files == files_of(tmp_path / "three") and len(files) == 5 + 2 * 5
 
 
 def test_a_document_is_held_out_by_its_text_alone(tmp_path):
@@ -203,22 +182,19 @@ def test_weights_share_the_tokens(tmp_path):
     # one shard against two: the first is taken about twice
     assert rows == pytest.approx(base * 4 / 3, rel=0.08)
     assert metrics["rows"]["32"]["valid"] == natural["rows"]["32"]["valid"]
-    manifest = {"weights": [2.0, 1.0, 1.0], "shards": [{"source": 0}, {"source": 1}, {"source": 2}]}
-    kept = [{"tokens_kept": 100}, {"tokens_kept": 50}, {"tokens_kept": 200}]
-    assert source_copies(manifest, kept) == [4.0, 4.0, 1.0]
-    kept[1] = {"tokens_kept": 0}
-    assert source_copies(manifest, kept) == [4.0, 0.0, 1.0], "a source of held-out documents alone"
+    manifest = {"weights": [2.0, 1.0, 1.0, 1.0], "shards": [{"source": i} for i in range(4)]}
+    kept = [{"tokens_kept": count} for count in (100, 50, 200, 0)]
+    assert source_copies(manifest, kept) == [4.0, 4.0, 1.0, 0.0], "the last was all held out"
 
 
 def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "PIECE_ROWS", 7)
     folders = [tmp_path / name for name in ("one", "two")]
-    bounds = np.full((20, 2), 2, np.uint16)
-    for number, folder in enumerate(folders):
+    for folder, numbers in zip(folders, SHARDS, strict=True):
         folder.mkdir()
-        rows = np.arange(20 * number, 20 * number + 20, dtype=TOKENIZER.dtype)
-        with RowWriter(folder, "train", 4, TOKENIZER) as writer:
-            writer.write(rows.repeat(4).reshape(20, 4), bounds)
+        ids, bounds = shard_paths(folder, "train")
+        np.array(numbers, TOKENIZER.dtype).repeat(4).tofile(ids)
+        np.full((20, 2), 2, np.uint16).tofile(bounds)
     (tmp_path / "out").mkdir()
     with RowWriter(tmp_path / "out", "train", 4, TOKENIZER) as writer:
         append_rows(writer, folders, "train", 1.5, 1, 0)
@@ -232,10 +208,10 @@ def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path, monkeyp
 def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     wordpiece.save(wordpiece.train_wordpiece(["日本語"], 30), tmp_path / "other")
-    unknown = r"tokens\.x\.tokenizer: knows too little of the text: .*% of its tokens are \[UNK\]"
-    for name, sentence in (("other/vocab.txt", unknown), ("no.txt", "there is no such file")):
-        with pytest.raises(BadInput, match=sentence):
-            run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / name)})
+    tokenizer = {"kind": "vocab", "file": str(tmp_path / "other/vocab.txt")}
+    sentence = r"tokens\.x\.tokenizer: knows too little of the text: .*% of its tokens are \[UNK\]"
+    with pytest.raises(BadInput, match=sentence):
+        run(tmp_path, corpus, tokenizer=tokenizer)
     assert not (tmp_path / "out").exists()
 
 
