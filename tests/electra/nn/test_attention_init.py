@@ -9,7 +9,7 @@ import torch
 from electra.config import build
 from electra.errors import BadConfig
 from electra.nn.attention_init import mimetic_attention, split_heads
-from electra.nn.config import BertConfig, ModernBertConfig
+from electra.nn.config import BertConfig, EncoderConfig, ModernBertConfig
 from electra.nn.encoder import BertLayer, rotate
 from electra.nn.factory import add_new_layers, fresh_encoder
 
@@ -26,24 +26,12 @@ def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
     torch.manual_seed(3)
     for query, key in split_heads(layer.attention):
         target = 0.7 * torch.randn(256, 256) / 16 + 0.7 * torch.eye(256)
-        actual = query.T @ key
-        left_out = (
-            torch.linalg.svdvals(target.double())[64:].square().sum().sqrt()
-        )  # Eckart and Young: no rank 64 is nearer
-        assert torch.linalg.norm((actual - target).double()) == pytest.approx(
-            left_out.item(), rel=1e-4
-        )
+        # Eckart and Young: no matrix of rank 64 is nearer
+        left_out = torch.linalg.svdvals(target)[64:].norm()
+        assert (query.T @ key - target).norm().item() == pytest.approx(left_out.item(), rel=1e-4)
         # the roots are shared out evenly
         assert torch.allclose(query.norm(dim=1), key.norm(dim=1), atol=1e-4)
         assert (query.gather(1, query.abs().argmax(1, keepdim=True)) > 0).all()
-
-
-def beside(share_TT, head):
-    """That a head looks at its word and no other as much; `share_TT` of each of a row's words."""
-    offset = (-1, 1, -2, 2)[head]
-    for position in range(2, 126):
-        assert share_TT[position].argmax() == position + offset, (head, position)
-        assert share_TT[position].max() > 0.25, (head, position)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +53,11 @@ def test_heads_of_neighbours_look_at_the_words_beside_their_own(kind, changes):
     if angles:
         query = rotate(query, *angles)
         key = rotate(key, *angles)
-    for head in range(4):
-        beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)
+    share_ATT = (query @ key.mT / 32**0.5).softmax(-1).mean(0)
+    for share_TT, offset in zip(share_ATT, (-1, 1, -2, 2), strict=True):
+        largest_T, place_T = share_TT[2:126].max(-1)
+        assert place_T.tolist() == [position + offset for position in range(2, 126)]
+        assert largest_T.min() > 0.25
 
 
 @pytest.mark.parametrize(
@@ -107,15 +98,11 @@ def test_a_new_layer_is_begun_as_the_encoder_was():
 
 
 def test_neighbours_need_words_as_wide_as_the_layers():
-    for kind, name in ((BertConfig, "bert"), (ModernBertConfig, "modern")):
-        sentence = r"encoder\.embedding: is 128, should be hidden \(256\) with init neighbours"
-        with pytest.raises(BadConfig, match=sentence):
-            build(kind, {"kind": name, **SHAPE, "init": "neighbours"}, "encoder")
-    with pytest.raises(
-        BadConfig, match=r"encoder\.heads: is 8, should be at most 4 with init neighbours"
+    wide = r"embedding: is 128, should be hidden \(256\) with init neighbours"
+    for settings, sentence in (
+        ({"kind": "bert", **SHAPE}, wide),
+        ({"kind": "modern", **SHAPE}, wide),
+        ({"kind": "modern", **NARROW, "heads": 8}, "heads: is 8, should be at most 4 with init"),
     ):
-        build(
-            ModernBertConfig,
-            {"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"},
-            "encoder",
-        )
+        with pytest.raises(BadConfig, match=rf"encoder\.{sentence}"):
+            build(EncoderConfig, {**settings, "init": "neighbours"}, "encoder")
