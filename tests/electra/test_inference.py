@@ -34,18 +34,17 @@ def run_peer(cls, folder, texts):
         return cls.from_pretrained(folder).eval()(**encoded), tokenizer, encoded
 
 
-@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]], ids=["padded", "alone"])
-def test_replaced_is_what_transformers_says(models, texts):
+def test_replaced_is_what_transformers_says(models):
     folder = models / "discriminator"
-    outputs, tokenizer, encoded = run_peer(transformers.ElectraForPreTraining, folder, texts)
-    offsets = tokenizer(texts, padding=True, return_offsets_mapping=True)["offset_mapping"]
+    outputs, tokenizer, encoded = run_peer(transformers.ElectraForPreTraining, folder, TEXTS)
+    offsets = tokenizer(TEXTS, return_offsets_mapping=True)["offset_mapping"]
     expected = outputs.logits.sigmoid().numpy()
-    results = electra.load(folder).replaced(iter(texts))
-    assert [result.text for result in results] == texts
+    results = electra.load(folder).replaced(iter(TEXTS))
+    assert [result.text for result in results] == TEXTS
     for row, result in enumerate(results):
-        inner = slice(1, int(encoded["attention_mask"][row].sum()) - 1)
+        inner = slice(1, len(offsets[row]) - 1)
         assert result.tokens == tokenizer.convert_ids_to_tokens(encoded["input_ids"][row][inner])
-        assert result.offsets.tolist() == [list(pair) for pair in offsets[row][inner]]
+        np.testing.assert_array_equal(result.offsets, np.reshape(offsets[row][inner], (-1, 2)))
         assert result.probability.dtype == np.float32
         np.testing.assert_allclose(result.probability, expected[row][inner], atol=1e-5)
     assert results[0].probability.std() > 0.01  # an untrained network, but no constant
@@ -74,11 +73,15 @@ def test_many_texts_keep_their_order(models, monkeypatch):
     texts = [" ".join(["cat", "the red dog"][k % 2] for k in range(n % 11)) for n in range(40)]
     vectors = model.embed(texts)
     results = model.replaced(texts)
-    monkeypatch.setattr("electra.inference._TEXTS", 7)
+    monkeypatch.setattr("electra.inference.TEXTS_AT_ONCE", 7)
     np.testing.assert_allclose(model.embed(texts), vectors, atol=1e-6)
     for result, again in zip(results, model.replaced(texts), strict=True):
         assert result.tokens == again.tokens
         np.testing.assert_allclose(result.probability, again.probability, atol=1e-6)
+    with torch.no_grad():
+        model.encoder.embeddings.word.weight[model.tokenizer.encode_lines(["cat"])[0]] = torch.inf
+    with pytest.raises(NonFinite, match="text 9: the model answers with NaN or infinity"):
+        model.embed([*["a dog"] * 9, "a cat"])
 
 
 def test_a_long_text_is_cut_with_a_warning(models):
@@ -96,14 +99,12 @@ def test_a_long_text_is_cut_with_a_warning(models):
 
 
 def test_rows_are_answered_in_every_form(models):
-    texts = ["the chef cooked", "a cat is red"]
     cola = electra.load(models / "cola")
-    first = cola.predict(texts)
-    assert first == cola.predict([{"a": text} for text in texts])
-    assert first == cola.predict([{"id": n, "a": text} for n, text in enumerate(texts)])
-    shares = first[0]["probabilities"]
-    assert first[0]["id"] == "0" and sum(shares.values()) == pytest.approx(1, abs=1e-5)
-    assert first[0]["prediction"] == max(shares, key=shares.get)
+    first, second = cola.predict(["the chef cooked", {"a": "a cat is red"}])
+    assert second == cola.predict([{"id": 1, "a": "a cat is red"}])[0]
+    shares = first["probabilities"]
+    assert first["id"] == "0" and sum(shares.values()) == pytest.approx(1, abs=1e-5)
+    assert first["prediction"] == max(shares, key=shares.get)
     rte = electra.load(models / "rte")
     pair = rte.predict([("a cat", "the dog")])
     assert pair == rte.predict([{"a": "a cat", "b": "the dog"}])
@@ -120,9 +121,10 @@ def test_words_get_tags_with_their_probabilities(models):
     rows = [words, {"tokens": words[:3]}, "the zebra ate"]
     cut, again, text = electra.load(models / "chunks").predict(rows)
     assert len(cut["tags"]) == len(cut["probabilities"]) == 60 and cut["words"] == words
-    read = [share for share in cut["probabilities"] if share is not None]
-    assert 10 < len(read) < 30 and cut["probabilities"][len(read) :] == [None] * (60 - len(read))
-    assert set(cut["tags"][len(read) :]) == {"O"} and all(0.2 <= share <= 1 for share in read)
+    read = cut["probabilities"].index(None)
+    assert 10 < read < 30 and cut["probabilities"][read:] == [None] * (60 - read)
+    assert set(cut["tags"][read:]) == {"O"}
+    assert all(0.2 <= share <= 1 for share in cut["probabilities"][:read])
     assert again["probabilities"] == text["probabilities"] and again["words"] == text["words"]
 
 
@@ -132,14 +134,12 @@ def test_a_question_is_answered_with_its_place(models):
     words = ["The chef", "cooked", "a red", "meal,", "and the", "dog", "ate", "bread."]
     question = "who ate the meal?"
     # several windows each
-    contexts = [" ".join(draw.choice(words) for _ in range(60)) for _ in range(6)]
-    rows = [{"question": question, "context": text, "id": n} for n, text in enumerate(contexts)]
-    answers = model.predict(rows)
-    for number, (answer, context) in enumerate(zip(answers, contexts, strict=True)):
+    contexts = [" ".join(draw.choices(words, k=60)) for _ in range(6)]
+    answers = model.predict([(question, context) for context in contexts])
+    for answer, context in zip(answers, contexts, strict=True):
         best = answer["best"]
         assert best == context[answer["start"] :][: len(best)] != ""
-        assert answer["id"] == str(number) and answer["n_best"][0]["text"] == best
-        assert answer["prediction"] in {"", best}
+        assert answer["n_best"][0]["text"] == best and answer["prediction"] in {"", best}
         assert sum(span["probability"] for span in answer["n_best"]) == pytest.approx(1, abs=1e-4)
         alone = model.answer(question, context)
         assert (alone["start"], alone["best"]) == (answer["start"], best)
@@ -172,32 +172,20 @@ def test_a_network_that_has_failed_answers_nothing(models, tmp_path, name):
     folder = shutil.copytree(models / name, tmp_path / name)
     (folder / "MANIFEST.json").unlink()
     good = read_tensors(folder / "model.safetensors", "")
-    for number, key in enumerate(good):
-        if number % 10 in (0, 9):  # of the encoder and of the head
-            spoilt = good[key].clone()
-            spoilt[0] = [torch.inf, torch.nan][number % 2]
-            write_tensors(folder / "model.safetensors", {**good, key: spoilt})
-            kind = key.rpartition(".")[2]
-            with pytest.raises(NonFinite, match=rf"{name}.*{kind} holds NaN or infinity, so its"):
-                electra.load(folder)
-
-
-def test_the_text_that_is_not_finite_is_named_by_its_number(models, monkeypatch):
-    model = electra.load(models / "encoder")
-    with torch.no_grad():
-        model.encoder.embeddings.word.weight[model.tokenizer.encode_lines(["cat"])[0]] = torch.inf
-    monkeypatch.setattr("electra.inference._TEXTS", 2)
-    with pytest.raises(NonFinite, match="text 3: the model answers with NaN or infinity"):
-        model.embed(["a dog", "a dog", "a dog", "a cat"])
+    for key in list(good)[::10]:  # of the encoder and of the head
+        spoilt = good[key].clone()
+        spoilt[0] = torch.nan
+        write_tensors(folder / "model.safetensors", {**good, key: spoilt})
+        with pytest.raises(NonFinite, match=rf"{name}.* holds NaN or infinity, so its"):
+            electra.load(folder)
 
 
 def test_records_become_rows():
-    for task, official, record, row in (
-        (MOOD, ("sentence",), {"a": " x ", "number": 3}, {"id": "3", "a": "x", "b": None}),
-        (GLUE["rte"], ("l", "r"), {"l": "x", "r": "y"}, {"id": "5", "a": "x", "b": "y"}),
-    ):
-        assert as_row(input_schema(task, official), record, "5", "here") == row
+    mood = as_row(input_schema(MOOD), {"a": " x ", "number": 3}, "5", "here")
+    assert mood == {"id": "3", "a": "x", "b": None}
     schema = input_schema(GLUE["rte"], ("left", "right"))
+    row = as_row(schema, {"left": "x", "right": "y"}, "5", "here")
+    assert row == {"id": "5", "a": "x", "b": "y"}
     with pytest.raises(BadInput, match="has sentence; it needs the columns left, right or a, b"):
         as_row(schema, {"sentence": "x"}, "5", "here")
 
@@ -221,10 +209,6 @@ HOSTILE = [
     ("config.json", {"vocab_size": 10**7}),
     ("config.json", {"model_type": {}}),
     ("config.json", {"trained_positions": -5}),
-    ("tokenizer.json", {"vocab": {}}),
-    ("tokenizer.json", {"vocab": {"[UNK]": 1, "a": 2**31}}),
-    ("tokenizer.json", {"vocab": {"[UNK]": 1, "a": 7}}),
-    ("tokenizer.json", {"unk_token": "none"}),
     ("tokenizer_config.json", {"model_max_length": "x"}),
 ]
 
@@ -233,11 +217,7 @@ HOSTILE = [
 def test_a_hostile_folder_is_a_sentence_before_it_costs_memory(models, tmp_path, name, changes):
     folder = shutil.copytree(models / "discriminator", tmp_path / "m")
     (folder / "MANIFEST.json").unlink()
-    values = read_json(folder / name)
-    (values["model"] if name == "tokenizer.json" else values).update(changes)
-    write_json(folder / name, values)
-    if name == "tokenizer_config.json":
-        (folder / "tokenizer.json").unlink()
+    write_json(folder / name, read_json(folder / name) | changes)
     with pytest.raises(BadInput, match=rf"^{folder}\S*: ") as caught, no_more_memory(1 << 29):
         electra.load(folder)
     assert len(str(caught.value)) < 400
@@ -259,8 +239,6 @@ IMPOSSIBLE = [
     ("generator", lambda m: m.replaced(["a"]), r"is of the kind generator; replaced\(\) needs a d"),
     ("discriminator", lambda m: m.predict(["a"]), r"predict\(\) needs a fine-tuned model"),
     ("cola", lambda m: m.answer("a", "b"), r"for CoLA; answer\(\) needs a model that was fine-tu"),
-    ("squad2", lambda m: m.replaced(["a"]), r"was fine-tuned for SQuAD; replaced\(\) needs a disc"),
-    ("encoder", lambda m: electra.corrupt("a", m), r"kind encoder; corrupt\(\) needs a generator"),
     ("encoder", lambda m: m.embed([]), "texts is empty; it should be a list of at least one text"),
     ("encoder", lambda m: m.embed("a text"), "texts is 'a text'; put it in a list"),
     ("encoder", lambda m: m.embed(["a", None]), r"texts\[1\] is None; it should be text"),
@@ -268,16 +246,8 @@ IMPOSSIBLE = [
     ("cola", lambda m: m.predict([3]), r"rows\[0\]: is 3; it should be a text, a pair"),
     ("cola", lambda m: m.predict([{"body": "x"}]), r"has body; it needs the columns a or a, b"),
     ("cola", lambda m: m.predict(["x", "\ud800"]), r"rows\[1\]: a is '\\ud800'; it should be text"),
-    (
-        "cola",
-        lambda m: m.predict([{"a": "x", "id": 1.5}]),
-        r"rows\[0\]: the id is 1\.5; it should be",
-    ),
-    (
-        "cola",
-        lambda m: m.predict([{"a": "x", "id": "\ud800"}]),
-        r"the id is '\\ud800'; it should be",
-    ),
+    ("cola", lambda m: m.predict([{"a": "x", "id": 1.5}]), r"rows\[0\]: the id is 1\.5; it"),
+    ("cola", lambda m: m.predict([{"a": "x", "id": "\ud800"}]), r"the id is '\\ud800'; it"),
     ("mood", lambda m: m.predict([("a", "b")]), r"rows\[0\]: has 2 texts; it needs 1: body"),
     ("chunks", lambda m: m.predict([["\ud800"]]), r"rows\[0\]: tokens are \['\\ud800'\]; they sh"),
     ("squad2", lambda m: m.predict(["x"]), r"has 1 text; it needs 2: question, context"),
@@ -290,13 +260,11 @@ def test_what_cannot_be_asked_is_a_sentence(models):
         model = electra.load(models / name)
         with pytest.raises(BadInput, match=sentence):
             ask(model)
-    for error, options, sentence in (
-        (BadDevice, {"device": "gpu"}, "device is 'gpu': Expected one of cpu, cuda"),
-        (BadDevice, {"device": "cuda:99"}, "device is 'cuda:99': "),
-        (BadConfig, {"precision": "fp8"}, "precision is 'fp8'; it should be one of fp32, bf16"),
-    ):
-        with pytest.raises(error, match=sentence):
-            electra.load(models / "encoder", **options)
+    for device in ("gpu", "cuda:99"):
+        with pytest.raises(BadDevice, match=f"device is '{device}': "):
+            electra.load(models / "encoder", device=device)
+    with pytest.raises(BadConfig, match="precision is 'fp8'; it should be one of fp32, bf16"):
+        electra.load(models / "encoder", precision="fp8")
     with pytest.raises(BadConfig, match="pooling is 'sum'; it should be one of cls, mean, max"):
         electra.load(models / "encoder").embed(["a"], pooling="sum")
 

@@ -54,9 +54,8 @@ def save_and_crash(run, number):
             os._exit(9)
 
     def watch(event, arguments):
-        if event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}:
-            count()
-        elif event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR):
+        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if writes or event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}:
             count()
 
     fsync = os.fsync
