@@ -21,13 +21,13 @@ def write(folder, tokenizer):
     numbers = np.random.default_rng(0)
     ids = numbers.integers(0, tokenizer.vocab_size, (40, LENGTH))
     bounds = numbers.integers(5, LENGTH + 1, (40, 2))
-    facts = {}
-    for split, count in (("train", 40), ("valid", 0)):
-        with RowWriter(folder, split, LENGTH, tokenizer) as writer:
-            for start in range(0, count, 7):
-                writer.write(ids[start : start + 7], bounds[start : start + 7])
-        facts[split] = {"rows": writer.rows, "tokens": writer.tokens}
-    seal(folder, LENGTH, tokenizer, facts)
+    with RowWriter(folder, "train", LENGTH, tokenizer) as writer:
+        for part in (slice(0, 7), slice(7, 40)):
+            writer.write(ids[part], bounds[part])
+    with RowWriter(folder, "valid", LENGTH, tokenizer):
+        pass
+    splits = {"train": {"rows": writer.rows, "tokens": writer.tokens}, "valid": {"rows": 0}}
+    seal(folder, LENGTH, tokenizer, splits)
     return ids, bounds
 
 
