@@ -1,16 +1,14 @@
 """Settings: refused values, and their messages."""
 
 import dataclasses
-import json
 import math
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from electra.config import (
-    MOST_FAULTS,
     Count,
     Probability,
     Settings,
@@ -125,10 +123,3 @@ def test_shown_is_short_and_stands_on_one_line():
     assert len(short_repr("a" * 10_000)) <= 120 and len(short_repr(list(range(10_000)))) <= 120
     # Python refuses to write it in decimal
     assert short_repr(16**5000) == "a whole number of 20,001 bits"
-
-
-def test_of_very_many_faults_the_first_are_explained():
-    values = dict.fromkeys(map(str, range(1000)))
-    with pytest.raises(ValidationError) as caught:
-        TypeAdapter(Network).validate_json(json.dumps(values))
-    assert len(list(faults(caught.value, values))) == MOST_FAULTS

@@ -114,10 +114,9 @@ def test_proposals_are_what_transformers_says(models, tmp_path):
         network.generator_lm_head.bias[len(vocabulary) :] = 100
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    padded = electra.propose(TEXT, tmp_path, hide=[8, 2], count=10**6)
-    for place, other in zip(proposed, padded, strict=True):
-        assert len(other.pieces) == len(vocabulary) and other.pieces[:4] == place.pieces
-        assert other.probability.sum() == pytest.approx(1, abs=1e-5)
+    padded, _ = electra.propose(TEXT, tmp_path, hide=[8, 2], count=10**6)
+    assert len(padded.pieces) == len(vocabulary) and padded.pieces[:4] == proposed[0].pieces
+    assert padded.probability.sum() == pytest.approx(1, abs=1e-5)
 
 
 def test_a_typed_mask_hides_the_token_that_hide_numbers(generator):
@@ -132,15 +131,13 @@ def test_a_typed_mask_hides_the_token_that_hide_numbers(generator):
         assert text == f"The{word} cooked the [MASK]."
 
 
-def test_a_typed_mask_is_one_hidden_token_everywhere(models, generator):
+def test_a_typed_mask_is_one_hidden_token_everywhere(load, generator):
     text = TEXT.replace("cooked", "[MASK]")
-    count = len(electra.corrupt(TEXT, generator).tokens)
-    for seed in range(10):
-        result = electra.corrupt(text, generator, seed=seed, mask_rate=0.9)
-        assert len(result.tokens) == count and not result.replaced[2]
-        assert result.text[slice(*result.places[2])] == result.tokens[2] == "[MASK]"
-    (judged,) = electra.load(models / "discriminator").replaced([text])
-    assert len(judged.tokens) == count
+    result = electra.corrupt(text, generator, mask_rate=1.0)
+    assert not result.replaced[2] and result.replaced.sum() > 10
+    assert result.text[slice(*result.places[2])] == result.tokens[2] == "[MASK]"
+    (judged,) = load("discriminator").replaced([text])
+    assert len(judged.tokens) == len(result.tokens)
     assert text[slice(*judged.offsets[2])] == judged.tokens[2] == "[MASK]"
 
 

@@ -305,13 +305,11 @@ def test_the_library_imports_neither_the_workflow_nor_the_compiler(models):
 
 
 def test_half_precision_is_close_and_is_not_the_same(load):
-    outputs = {}
-    for kind in ("fp32", "bf16"):
-        discriminator = load("discriminator", precision=kind)
-        generator = load("generator", precision=kind)
-        proposed = electra.propose("the [MASK] cooked", generator)
-        (scored,) = load("stsb", precision=kind).predict([("a cat", "a dog")])
-        score = np.array(scored["prediction"], np.float32)
-        outputs[kind] = [discriminator.embed(TEXTS), proposed[0].probability, score]
-    for full, half in zip(outputs["fp32"], outputs["bf16"], strict=True):
+    for name, ask in (
+        ("discriminator", lambda model: model.embed(TEXTS)),
+        ("generator", lambda model: electra.propose("the [MASK] cooked", model)[0].probability),
+        ("stsb", lambda model: np.float32(model.predict([("a cat", "a dog")])[0]["prediction"])),
+    ):
+        full = ask(load(name))
+        half = ask(load(name, precision="bf16"))
         assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1
