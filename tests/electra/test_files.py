@@ -122,28 +122,31 @@ def test_only_a_full_disk_is_said_to_be_full(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
-    rename = Path.rename
-    rename_old = lambda old, new: refuse() if old.name == "new" else rename(old, new)  # noqa: E731
+    before_rename(monkeypatch, refuse)
     (tmp_path / "a/file").mkdir(parents=True)
-    monkeypatch.setattr(Path, "rename", rename_old)
     with pytest.raises(OutOfRoom), atomic_folder(tmp_path / "a"):
         pass
     assert (tmp_path / "a/file").exists()
 
 
 def test_a_folder_that_another_process_has_just_put_there_is_replaced(tmp_path, monkeypatch):
-    rename = Path.rename
-
-    def rename_second(old, new):
-        if old.name == "new":
-            monkeypatch.undo()
-            (tmp_path / "a/theirs").mkdir(parents=True)
-        return rename(old, new)
-
-    monkeypatch.setattr(Path, "rename", rename_second)
+    before_rename(monkeypatch, lambda: (tmp_path / "a/theirs").mkdir(parents=True))
     with atomic_folder(tmp_path / "a") as folder:
         (folder / "ours").mkdir()
     assert [path.name for path in tmp_path.glob("*/*")] == ["ours"]
+
+
+def before_rename(monkeypatch, action):
+    """Do something once, before a new folder gets its final name."""
+    rename = Path.rename
+
+    def act_and_rename(old, new):
+        if old.name == "new":
+            monkeypatch.undo()
+            action()
+        return rename(old, new)
+
+    monkeypatch.setattr(Path, "rename", act_and_rename)
 
 
 def test_a_file_system_may_lack_hard_links_and_the_fsync_of_folders(tmp_path, monkeypatch):
@@ -170,9 +173,11 @@ def test_whatever_is_refused_is_a_sentence(tmp_path, monkeypatch, owner, call, a
         action(tmp_path / "a")
 
 
-def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path):
-    with pytest.raises(Unreadable, match="Stale file handle"), read_errors(tmp_path / "a"):
-        refuse(number=errno.ESTALE)
+def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path, monkeypatch):
+    (tmp_path / "a").touch()
+    monkeypatch.setattr(Path, "read_text", partial(refuse, number=errno.ESTALE))
+    with pytest.raises(Unreadable, match=r"a: cannot be read \(Stale file handle\)"):
+        read_json(tmp_path / "a")
     with pytest.raises(CorruptFile) as caught, read_errors(tmp_path / "a"):
         refuse(number=errno.ENOENT)
     assert not isinstance(caught.value, Unreadable)

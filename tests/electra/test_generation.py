@@ -133,7 +133,7 @@ def test_a_typed_mask_hides_the_token_that_hide_numbers(generator):
 
 def test_a_typed_mask_is_one_hidden_token_everywhere(load, generator):
     text = TEXT.replace("cooked", "[MASK]")
-    result = electra.corrupt(text, generator, mask_rate=1.0)
+    result = electra.corrupt(text, generator, mask_rate=0.99)
     assert not result.replaced[2] and result.replaced.sum() > 10
     assert result.text[slice(*result.places[2])] == result.tokens[2] == "[MASK]"
     (judged,) = load("discriminator").replaced([text])

@@ -99,21 +99,16 @@ def test_a_long_text_is_cut_with_a_warning(load):
 
 
 def test_rows_are_answered_in_every_form(load):
-    cola = load("cola")
-    first, second = cola.predict(["the chef cooked", {"a": "a cat is red"}])
-    assert second == cola.predict([{"id": 1, "a": "a cat is red"}])[0]
+    first, second = load("mood").predict(["the cat", {"body": "the cat", "number": 7}])
     shares = first["probabilities"]
-    assert first["id"] == "0" and sum(shares.values()) == pytest.approx(1, abs=1e-5)
+    assert shares == second["probabilities"] and [first["id"], second["id"]] == ["0", "7"]
+    assert shares.keys() == {"bad", "good"} and sum(shares.values()) == pytest.approx(1, abs=1e-5)
     assert first["prediction"] == max(shares, key=shares.get)
-    rte = load("rte")
-    pair = rte.predict([("a cat", "the dog")])
-    assert pair == rte.predict([{"a": "a cat", "b": "the dog"}])
-    assert pair != rte.predict([("the dog", "a cat")])
+    pair, same, turned = load("rte").predict(
+        [("a cat", "the dog"), {"a": "a cat", "b": "the dog", "id": 0}, ("the dog", "a cat")]
+    )
+    assert pair == same and pair["probabilities"] != turned["probabilities"]
     assert isinstance(load("stsb").predict([("a", "b")])[0]["prediction"], float)
-    mood = load("mood")
-    (own,) = mood.predict([{"body": "the cat", "number": 7}])
-    assert own["id"] == "7" and own["prediction"] in {"bad", "good"}
-    assert mood.predict(["the cat"])[0]["probabilities"] == own["probabilities"]
 
 
 def test_words_get_tags_with_their_probabilities(load):
@@ -165,9 +160,7 @@ def test_a_network_that_has_failed_answers_nothing(models, load, tmp_path, name)
     with torch.no_grad():
         for parameter in model.encoder.layers[-1].ffn_norm.parameters():
             parameter.fill_(3e38)
-    with pytest.raises(
-        NonFinite, match=r"(text 0|row 0|token 1): the model answers with NaN or in"
-    ):
+    with pytest.raises(NonFinite, match=r"[01]: the model answers with NaN or infinity"):
         ASKED[name](model)
     folder = shutil.copytree(models / name, tmp_path / name)
     (folder / "MANIFEST.json").unlink()
