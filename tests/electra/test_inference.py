@@ -199,7 +199,6 @@ HOSTILE = [
     ("config.json", {"hidden_size": 2**20}),
     ("config.json", {"vocab_size": 10**7}),
     ("config.json", {"model_type": {}}),
-    ("config.json", {"trained_positions": -5}),
     ("tokenizer_config.json", {"model_max_length": "x"}),
 ]
 

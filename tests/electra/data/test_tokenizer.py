@@ -265,9 +265,7 @@ def test_the_options_of_a_published_folder_are_followed(tmp_path):
 @pytest.mark.parametrize("option, sentence", [
     ({"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"},
      "tokenizer_config.json: tokenizer_class is 'BertJapaneseTokenizer', which is not supported"),
-    ({"tokenizer_class": "BertTokenizer", "do_basic_tokenize": False}, "do_basic_tokenize is False"),
     ({"never_split": ["[E1]"]}, "never_split is"),
-    ({"do_lower_case": "no"}, "do_lower_case is 'no'"),
     ({"strip_accents": 1}, "strip_accents is 1"),
 ])  # fmt: skip
 def test_options_that_cannot_be_followed_are_refused(tmp_path, option, sentence):

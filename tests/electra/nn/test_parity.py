@@ -10,7 +10,7 @@ from electra.nn.config import BertConfig, EncoderConfig, ModernBertConfig
 from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json, transformers_class
-from electra.nn.huggingface import encoder_tensors, network_tensors
+from electra.nn.huggingface import network_tensors
 from electra.pretraining.networks import Discriminator, Generator
 
 SMALL_MODERN = {"kind": "modern", "layers": 3, "hidden": 64, "heads": 4, "ffn": 96}
@@ -32,7 +32,7 @@ CLASSES = {
     ("modern", "generator"): transformers.ModernBertForMaskedLM,
 }
 VOCAB = 997
-LENGTH = 40
+LENGTH = 160
 
 
 def networks(kind, shape):
@@ -96,25 +96,3 @@ def compare_gradients(network, peer):
         if not (name.endswith(words) and block.factors()):
             first = int(name.endswith(words))
             close(ours[name][first:], expected.grad[first:], name)
-
-
-def test_gradients_of_a_long_row_equal_transformers():
-    """Large initial weights make sharp attention, which shows how the angles of far positions are
-    rounded.
-    """
-    settings = ModernBertConfig(**{**SMALL_MODERN, "heads": 2}, embedding=64, init_std=0.2)
-    torch.manual_seed(0)
-    ours = make_encoder(settings, VOCAB).eval()
-    initialise(ours, settings)
-    peer = transformers.ModernBertModel(
-        transformers.ModernBertConfig(**config_json(settings, VOCAB, "ElectraModel"))
-    )
-    peer.eval().load_state_dict(encoder_tensors(ours, ""))
-    ids = torch.randint(5, VOCAB, (1, 1024))
-    weight = torch.randn(1, 1024, 64)
-    for states in (ours(ids, ids), peer(ids).last_hidden_state):
-        (states * weight).sum().backward()
-    for layer, theirs in zip(ours.layers, peer.layers, strict=True):
-        actual = layer.attention.qkv.weight.grad
-        expected = theirs.attn.Wqkv.weight.grad
-        assert (actual - expected).abs().max() <= 1e-5 * expected.abs().max()
