@@ -70,7 +70,6 @@ def test_build_makes_settings_of_plain_values():
     # no defaults
     assert without_defaults(network) == {
         **NETWORK,
-        "rate": 1.0,
         "parts": [{}, {"kind": "table", "rows": 3}],
     }
     assert digest(network) == digest(to_jsonable(network)) != digest({**NETWORK, "rate": 0.1})

@@ -26,51 +26,42 @@ from tests.electra.made_up_models import SEEN
 TEXTS = ["The chef cooked the meal.", "a dog", "", "What is near the red cat, and who ate bread?"]
 
 
-def run_peer(cls, folder, texts):
-    """Return transformers' outputs for texts, and its tokenizer with their encoding."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    encoded = tokenizer(texts, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        return cls.from_pretrained(folder).eval()(**encoded), tokenizer, encoded
-
-
-def test_replaced_is_what_transformers_says(models):
-    folder = models / "discriminator"
-    outputs, tokenizer, encoded = run_peer(transformers.ElectraForPreTraining, folder, TEXTS)
-    offsets = tokenizer(TEXTS, return_offsets_mapping=True)["offset_mapping"]
-    expected = outputs.logits.sigmoid().numpy()
-    results = electra.load(folder).replaced(iter(TEXTS))
-    assert [result.text for result in results] == TEXTS
-    for row, result in enumerate(results):
-        inner = slice(1, len(offsets[row]) - 1)
-        assert result.tokens == tokenizer.convert_ids_to_tokens(encoded["input_ids"][row][inner])
-        np.testing.assert_array_equal(result.offsets, np.reshape(offsets[row][inner], (-1, 2)))
+@torch.no_grad()
+def test_replaced_is_what_transformers_says(models, load):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(models / "discriminator")
+    peer = transformers.ElectraForPreTraining.from_pretrained(models / "discriminator").eval()
+    results = load("discriminator").replaced(iter(TEXTS))
+    for text, result in zip(TEXTS, results, strict=True):
+        encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
+        offsets_T2 = encoded.pop("offset_mapping")[0, 1:-1]
+        share_T = peer(**encoded).logits[0, 1:-1].sigmoid()
+        assert result.text == text
+        assert result.tokens == tokenizer.convert_ids_to_tokens(encoded["input_ids"][0, 1:-1])
+        np.testing.assert_array_equal(result.offsets, offsets_T2)
         assert result.probability.dtype == np.float32
-        np.testing.assert_allclose(result.probability, expected[row][inner], atol=1e-5)
+        np.testing.assert_allclose(result.probability, share_T, atol=1e-5)
     assert results[0].probability.std() > 0.01  # an untrained network, but no constant
 
 
+@torch.no_grad()
 def test_embeddings_are_pooled_hidden_states(models, load):
-    for name in ("discriminator", "encoder"):
-        outputs, _, encoded = run_peer(transformers.AutoModel, models / name, TEXTS)
-        states = outputs.last_hidden_state
-        real = encoded["attention_mask"][..., None].bool()
-        expected = {
-            "cls": states[:, 0],
-            "mean": states.masked_fill(~real, 0).sum(1) / real.sum(1),
-            "max": states.masked_fill(~real, -torch.inf).amax(1),
-        }
-        model = load(name)
-        for pooling, vectors in expected.items():
-            ours = model.embed(TEXTS, pooling=pooling)
-            assert ours.shape == (len(TEXTS), 32) and ours.dtype == np.float32
-            np.testing.assert_allclose(ours, vectors.numpy(), atol=1e-5)
-        assert (model.embed(TEXTS) == model.embed(TEXTS, pooling="mean")).all()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(models / "discriminator")
+    peer = transformers.AutoModel.from_pretrained(models / "discriminator").eval()
+    encoded = [tokenizer(text, return_tensors="pt") for text in TEXTS]
+    states = [peer(**inputs).last_hidden_state[0] for inputs in encoded]
+    for pooling, expected in (
+        ("cls", [states_TH[0] for states_TH in states]),
+        ("mean", [states_TH.mean(0) for states_TH in states]),
+        ("max", [states_TH.amax(0) for states_TH in states]),
+    ):
+        vectors = load("discriminator").embed(TEXTS, pooling=pooling)
+        assert vectors.shape == (len(TEXTS), 32) and vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, torch.stack(expected), atol=1e-5)
 
 
 def test_many_texts_keep_their_order(load, monkeypatch):
     model = load("discriminator")
-    texts = [" ".join(["cat", "the red dog"][k % 2] for k in range(n % 11)) for n in range(40)]
+    texts = ["the red dog " * (number % 11) for number in range(40)]
     vectors = model.embed(texts)
     results = model.replaced(texts)
     monkeypatch.setattr("electra.inference.TEXTS_AT_ONCE", 7)

@@ -2,7 +2,6 @@
 written, and folders that cannot be followed are refused.
 """
 
-import contextlib
 import json
 import random
 import re
@@ -160,7 +159,6 @@ def test_added_tokens_are_read_as_transformers_reads_them(trained, tmp_path):
     tokenizer = load(tmp_path)
     lines = ["[E1] New York [/E1] 😀 the covid-19", "the fox😀 New  York xcovid-19", "fox"]
     assert tokenizer.encode_lines(lines) == peer(lines, add_special_tokens=False)["input_ids"]
-    assert tokenizer.vocab_size - 1 in tokenizer.encode_lines(lines)[0]
     require_one_encoding(tokenizer, lines)
 
 
@@ -278,16 +276,9 @@ def test_options_that_cannot_be_followed_are_refused(tmp_path, option, sentence)
 def test_a_class_with_rules_of_its_own_is_refused_next_to_a_tokenizer_json(tmp_path):
     save(from_pieces([*SPECIALS, "a"]), tmp_path / "wordpiece")
     write_byte_level(tmp_path / "byte-level")
-    for folder, name, is_read in (
-        ("wordpiece", "ElectraTokenizer", True),
-        ("wordpiece", "TokenizersBackend", True),
-        ("wordpiece", "RobertaTokenizer", False),
-        ("byte-level", "PreTrainedTokenizerFast", True),
-        ("byte-level", "BertTokenizer", False),
-    ):
+    for folder, name in (("wordpiece", "RobertaTokenizer"), ("byte-level", "BertTokenizer")):
         write_json(tmp_path / folder / "tokenizer_config.json", {"tokenizer_class": name})
-        refused = pytest.raises(BadInput, match=f"tokenizer_class is '{name}', which is not supp")
-        with contextlib.nullcontext() if is_read else refused:
+        with pytest.raises(BadInput, match=f"tokenizer_class is '{name}', which is not supported"):
             load(tmp_path / folder)
 
 

@@ -57,8 +57,8 @@ def test_first_weights_are_spread_as_in_transformers():
 def test_settings_of_a_modern_encoder_that_do_not_fit_are_refused():
     with pytest.raises(BadConfig, match=r"objective\.sharing: is embeddings, should be tokens"):
         config(encoder=MODERN)
-    config(encoder=MODERN, generator={"width": 1.0})
-    config(encoder=MODERN, objective={"name": "mlm"})
+    config(encoder=MODERN, generator__width=1.0)
+    config(encoder=MODERN, objective__name="mlm")
     for changes, sentence in (
         ({"heads": 32}, r"encoder\.heads: is 32, should divide half of hidden \(32\)"),
         ({"window": 7}, r"encoder\.window: is 7, should be even"),
@@ -66,4 +66,4 @@ def test_settings_of_a_modern_encoder_that_do_not_fit_are_refused():
         ({"kind": "moderm"}, r"encoder\.kind: is 'moderm', should be one of 'bert', 'modern'"),
     ):
         with pytest.raises(BadConfig, match=sentence):
-            config(encoder={**MODERN, **changes}, objective={"sharing": "tokens"})
+            config(encoder={**MODERN, **changes}, objective__sharing="tokens")
