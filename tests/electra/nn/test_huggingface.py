@@ -106,15 +106,6 @@ def limit_words(tokenizer_class):
     return apply
 
 
-def spell_as_before_5(folder):
-    """Write the kinds of layers and the thetas as releases of transformers before 5 did."""
-    values = read_json(folder / "config.json")
-    del values["layer_types"], values["rope_parameters"]
-    values |= {"global_attn_every_n_layers": 2}
-    values |= {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0}
-    write_json(folder / "config.json", values)
-
-
 def dangle_adapter(folder):
     (folder / "adapter_config.json").symlink_to("nowhere")
 
@@ -124,6 +115,8 @@ def remove_options(folder):
 
 
 CLS = {"__type": "AddedToken", "content": "[CLS]"}
+OLD = {"layer_types": None, "rope_parameters": None, "global_attn_every_n_layers": 2}
+OLD |= {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0}
 TAGS = {0: "I-PER", 1: "O", 2: "B-PER", 3: "U-LOC"}
 ACCEPTED = {
     "encoder": {},
@@ -155,7 +148,7 @@ ACCEPTED = {
         "cls": "ModernBertForTokenClassification",
         "num_labels": 1,
     },
-    "modern, old spelling": {**MODERN, "edit": spell_as_before_5},
+    "modern, old spelling": {**MODERN, "edit": change("config.json", **OLD)},
     "modern, byte-level": {**MODERN, "tokenizer": write_byte_level, "vocab_size": 400},
 }
 
