@@ -21,15 +21,17 @@ def test_published_is_a_normal_cut_at_two_sigma_and_glorot_where_the_original_ga
     network = Discriminator(Encoder(config, 500))
     torch.manual_seed(0)
     initialise(network, config)
-    layer = network.encoder.layers[0]
-    for part in (network.encoder.embeddings.word, layer.attention.qkv, layer.expand):
-        assert 0.039 < part.weight.abs().max() <= 0.04
-        assert part.weight.std().item() == pytest.approx(0.0176, rel=0.03)  # nominal 0.02
-    for part, fans in ((network.encoder.project, 128 + 256), (network.head.logit, 256 + 1)):
+    parameters = dict(network.named_parameters())
+    for part in ("encoder.embeddings.word", "encoder.layers.0.attention.qkv", "head.dense"):
+        weight = parameters[f"{part}.weight"]
+        assert 0.039 < weight.abs().max() <= 0.04
+        assert weight.std().item() == pytest.approx(0.0176, rel=0.03)  # nominal 0.02
+    for part, fans in (("encoder.project", 128 + 256), ("head.logit", 256 + 1)):
+        weight = parameters[f"{part}.weight"]
         bound = (6 / fans) ** 0.5
-        assert 0.95 * bound < part.weight.abs().max() <= bound
-        assert part.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
-    for name, value in network.named_parameters():
+        assert 0.95 * bound < weight.abs().max() <= bound
+        assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
+    for name, value in parameters.items():
         if name.endswith("bias"):
             assert not value.any(), name
         elif "norm" in name:

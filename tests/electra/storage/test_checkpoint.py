@@ -27,7 +27,7 @@ def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_pa
         process = FORK.Process(target=save_and_crash, args=(run, number))
         process.start()
         process.join()
-        step, groups, _ = checkpoint.load_newest(run)
+        step, groups = checkpoint.load_newest(run)[:2]
         assert step in {2, 3} and torch.equal(groups["model"]["w"], torch.arange(4.0) * step)
         save_step(run, 3)  # left-overs of the crash do not hinder the next save
         assert checkpoint.load_newest(run)[0] == 3 and checkpoint.steps(run) == [2, 3]

@@ -142,8 +142,8 @@ def test_a_continued_run_begins_its_means_again(tmp_path):
     train(tmp_path / "old", stop_at=3, **rare)
     train(tmp_path / "new", tmp_path / "old", stop_at=5, steps=6, **rare)
     for name, count in (("old", 3), ("new", 2)):
-        _, groups, _ = checkpoint.load_newest(tmp_path / name)
-        assert groups["running"]["log/count"] == count
+        newest = checkpoint.load_newest(tmp_path / name)
+        assert newest and newest[1]["running"]["log/count"] == count
 
 
 @pytest.mark.parametrize(
