@@ -20,7 +20,6 @@ from pydantic.dataclasses import dataclass
 from electra.errors import BadConfig, short_repr
 
 T = TypeVar("T")
-MOST_FAULTS = 100  # explained; electra/errors.py shows fewer
 
 # Upper ends are far above all use: a number beyond them can only be a mistake.
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -67,11 +66,9 @@ def build(kind: type[T], values: Any, where: str) -> T:
 
 
 def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str]:
-    """Yield a sentence for each place in `values` at which pydantic found one of its first
-    MOST_FAULTS faults.
-    """
+    """Yield a sentence for each place in `values` at which pydantic found a fault."""
     messages: dict[str, list[str]] = {}
-    for fault in error.errors(include_url=False)[:MOST_FAULTS]:
+    for fault in error.errors(include_url=False):
         path = ".".join(filter(None, [where, *_path(fault, values)])).replace(".[", "[")
         context = fault.get("ctx", {})
         cause = context.get("error")

@@ -56,9 +56,11 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fsync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: a rename is only safe once its folder is on disk."""
-    handle = os.open(folder, os.O_RDONLY)
+def _fsync(path: Path) -> None:
+    """Make a file durable, or the names in a folder: a rename is only safe once its folder is on
+    disk.
+    """
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
@@ -158,12 +160,10 @@ def sweep(folder: Path, names: str = "**/.*") -> None:
 def write_atomic(path: Path, data: bytes | str) -> None:
     """Write a whole file under its final name, or leave the old file there."""
     with _temporary(path) as temporary:
-        with temporary.open("wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+        _fsync(temporary)
         temporary.replace(path)
-        fsync_folder(path.parent)
+        _fsync(path.parent)
 
 
 def write_user_file(path: Path, text: str) -> None:
@@ -274,15 +274,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
-        for file in sorted(temporary.rglob("*")):
-            if file.is_file():
-                with file.open("rb") as handle:
-                    os.fsync(handle.fileno())
-            else:
-                fsync_folder(file)
-        fsync_folder(temporary)
+        for part in [*temporary.rglob("*"), temporary]:
+            _fsync(part)
         _put(temporary, path)
-        fsync_folder(path.parent)
+        _fsync(path.parent)
 
 
 def _put(new: Path, path: Path) -> None:
@@ -315,7 +310,7 @@ def rename(old: Path, new: Path) -> None:
     """Rename durably."""
     with write_errors(new):
         old.rename(new)
-        fsync_folder(new.parent)
+        _fsync(new.parent)
 
 
 def unused_path(path: Path) -> Path:

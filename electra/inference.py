@@ -63,8 +63,8 @@ from electra.optim.precision import Precision, PrecisionChoice
 from electra.pretraining.networks import Discriminator, Generator
 
 # read at once, so that memory stays bounded
-_TEXTS = 1024
-_ROWS = 256
+TEXTS_AT_ONCE = 1024
+ROWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +184,8 @@ class Model:
         """
         room = self.length - 2
         checked = check_texts(texts)
-        for start in range(0, len(checked), _TEXTS):
-            some = checked[start : start + _TEXTS]
+        for start in range(0, len(checked), TEXTS_AT_ONCE):
+            some = checked[start : start + TEXTS_AT_ONCE]
             encoded = [encode(text, self.tokenizer) for text in some]
             if any(len(ids) > room for ids, _ in encoded):
                 warnings.warn(
@@ -370,7 +370,7 @@ def answer(
     """Yield one record for each row, a few hundred rows at a time. The network is on `device`."""
     kind = kind_of(model.task)
     rows = iter(rows)
-    while batch := list(itertools.islice(rows, _ROWS)):
+    while batch := list(itertools.islice(rows, ROWS_AT_ONCE)):
         encoded = kind.encode(batch, model.tokenizer, model.config)
         outputs = read_outputs(model.network, encoded.examples, device, precision=precision)
         for name, values in outputs.items():

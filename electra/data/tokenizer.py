@@ -178,7 +178,8 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             vocabulary[token] for token in SPECIALS
         )
-        self.dtype = id_dtype(self.vocab_size)
+        # of ids in files: the smallest that holds them all
+        self.dtype = np.dtype("<u2" if self.vocab_size <= 1 << 16 else "<u4")
         self._words = WordCache(self.raw, self.dtype, before=" " if self.byte_level else "")
         # such a token may begin in one chunk and end in another
         self._crosses_spaces = any(
@@ -266,11 +267,6 @@ class Tokenizer:
         """The sha256 of the tokenizer's JSON, by which rows name the tokenizer that made them."""
         text: str = self.rules.to_str()
         return sha256_bytes(text.encode())
-
-
-def id_dtype(vocab_size: int) -> np.dtype[Any]:
-    """Return the smallest unsigned type (little-endian) that holds every id."""
-    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
 def _require_specials(vocabulary: Mapping[str, int], where: object) -> None:

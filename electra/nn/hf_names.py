@@ -29,7 +29,7 @@ from electra.storage.tensors import Tensors
 Head = ReplacedTokenHead | MaskedTokenHead
 _D = "discriminator_predictions"
 _G = "generator_predictions"
-_NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them
+POSITION_IDS = "position_ids"  # older releases of transformers stored these numbers
 # Settings that would change an encoder's output: the values that ours work with.
 _SUPPORTED: dict[str, Any] = {
     "position_embedding_type": "absolute",
@@ -206,14 +206,8 @@ def transformers_class(head: nn.Module) -> str:
 
 
 def is_encoder_tensor(name: str) -> bool:
-    """Return whether a tensor of a folder, without prefix, belongs to its encoder."""
-    parts = ("embeddings", "encoder.", "layers.", "final_norm.")
-    return name.startswith(parts) and not name.endswith(_NUMBERS)
-
-
-def is_head_tensor(name: str) -> bool:
-    """Return whether a tensor of a folder belongs to its head."""
-    return not is_encoder_tensor(name) and not name.endswith(_NUMBERS)
+    """Return whether a tensor of a folder, without prefix, belongs to its encoder, not its head."""
+    return name.startswith(("embeddings", "encoder.", "layers.", "final_norm."))
 
 
 def strip_prefix(name: str) -> str:

@@ -34,10 +34,10 @@ from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import (
+    POSITION_IDS,
     Head,
     head_names,
     is_encoder_tensor,
-    is_head_tensor,
     named_tensors,
     parse_config,
     strip_prefix,
@@ -120,27 +120,26 @@ class ModelFolder:
         prefix.
         """
         tensors: Tensors = {}
-        count = 0
-        for name in weight_files(self.path):
-            file = self.path / name
+        for file in (self.path / name for name in weight_files(self.path)):
             if not file.is_file():
                 pickled = (self.path / "pytorch_model.bin").is_file()
                 note = " (pytorch_model.bin is a pickle and is not opened)" if pickled else ""
                 raise BadInput(
                     f"{file}: there is no such file{note}; convert the checkpoint to safetensors"
                 )
-            shard = read_file(file, FOLDER_ADVICE)
-            count += len(shard)
-            tensors |= {strip_prefix(name): value for name, value in shard.items()}
-        if len(tensors) < count:
-            fault = "holds a tensor twice, in two shards or under two names"
-            raise BadInput(f"{self.path}: {fault}; {FOLDER_ADVICE}")
+            for name, tensor in read_file(file, FOLDER_ADVICE).items():
+                name = strip_prefix(name)
+                if name in tensors:
+                    fault = "holds a tensor twice, in two shards or under two names"
+                    raise BadInput(f"{self.path}: {fault}; {FOLDER_ADVICE}")
+                if not name.endswith(POSITION_IDS):
+                    tensors[name] = tensor
         return tensors
 
     @property
     def head_tensors(self) -> Tensors:
         """The tensors of model.safetensors that are not the encoder's."""
-        return {name: value for name, value in self.tensors.items() if is_head_tensor(name)}
+        return {name: value for name, value in self.tensors.items() if not is_encoder_tensor(name)}
 
     def empty_encoder(self, dropout: float | None = None) -> Encoder:
         """Return an encoder by config.json, without memory. `dropout` replaces both rates."""

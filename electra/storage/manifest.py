@@ -26,7 +26,7 @@ from electra.files import (
 
 MANIFEST = "MANIFEST.json"
 CARD = "README.md"  # people may edit it, so no manifest lists it
-_SETTLED = 1_000_000_000  # ns: so soon after a change another one may leave the same times
+SETTLED = 1_000_000_000  # ns: so soon after a change another one may leave the same times
 _hashed: dict[tuple[int, ...], str] = {}
 
 
@@ -38,7 +38,7 @@ def cached_sha256(path: Path) -> str:
     stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     if stamp not in _hashed:
         digest = sha256_file(path)
-        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) <= _SETTLED:
+        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) <= SETTLED:
             return digest
         _hashed[stamp] = digest
     return _hashed[stamp]

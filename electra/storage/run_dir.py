@@ -37,9 +37,9 @@ def runs_folder() -> Path:
     return RUNS
 
 
-def run_path(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> Path:
+def run_path(stage: str, fingerprint: Fingerprint | str) -> Path:
     """Return the folder of the run with a fingerprint, or with the hex digest of one."""
-    return runs / stage / (fingerprint if isinstance(fingerprint, str) else digest(fingerprint))[:8]
+    return RUNS / stage / (fingerprint if isinstance(fingerprint, str) else digest(fingerprint))[:8]
 
 
 def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:

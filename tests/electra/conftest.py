@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import electra
 from tests.electra.made_up_models import write_finetuned, write_pretrained
 
 
@@ -21,3 +22,9 @@ def models(tmp_path_factory):
     write_pretrained(root)
     write_finetuned(root)
     return root
+
+
+@pytest.fixture
+def load(models):
+    """Load one of these models by its name."""
+    return lambda name, **options: electra.load(models / name, **options)

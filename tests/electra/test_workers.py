@@ -1,6 +1,5 @@
 """Units of work in several processes."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -12,11 +11,7 @@ import pytest
 
 from electra.errors import BadConfig, BadInput, Stopped
 from electra.workers import VARIABLE, rank, run_units, worker_count
-from tests.conftest import ROOT, environment, run, until
-
-
-def square(number):
-    return number * number
+from tests.conftest import ROOT, environment, run
 
 
 def fail(number):
@@ -33,12 +28,8 @@ def die(number):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_every_unit_is_done_once(workers):
-    assert sorted(run_units(square, range(7), workers)) == [(i, i * i) for i in range(7)]
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_error_of_a_unit_comes_back_whole(workers):
+def test_every_unit_is_done_once_and_an_error_comes_back_whole(workers):
+    assert sorted(run_units(abs, range(-2, 0), workers)) == [(0, 2), (1, 1)]
     with pytest.raises(BadInput, match="file:3: is bad"):
         list(run_units(fail, range(6), workers))
 
@@ -49,29 +40,24 @@ def test_a_killed_worker_is_a_sentence():
 
 
 PROGRAM = """
-import os, time
+import time
 from electra.workers import run_units
 
-def slow(seconds):
-    time.sleep(seconds)
-    return os.getpid()
-
 if __name__ == "__main__":
-    for _, pid in run_units(slow, [0.5, 0.5, 60, 60], 2):
-        print(pid, flush=True)
+    for _ in run_units(time.sleep, [0, 60, 60], 2):
+        print(flush=True)
 """
 
 
 def test_workers_die_with_their_parent(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, str(tmp_path / "program.py")]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment(ROOT)
-    ) as parent:
-        assert parent.stdout
-        pids = {int(parent.stdout.readline()) for _ in range(2)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(ROOT)) as parent:
+        parent.stdout.readline()
+        workers = psutil.Process(parent.pid).children(recursive=True)
         parent.kill()
-    until(lambda: not any(alive(pid) for pid in pids), seconds=20)
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert len(workers) >= 2 and not alive
 
 
 STOPPED = """
@@ -114,18 +100,12 @@ def test_a_stop_while_workers_start_is_quiet(tmp_path, who, number, sentence):
     assert done.stdout.startswith(sentence) and not done.stderr, done
 
 
-def alive(pid):
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return False
-
-
 def test_the_number_of_workers_is_the_machines_business(monkeypatch):
     monkeypatch.setenv(VARIABLE, "3")
     assert worker_count() == 3
     monkeypatch.delenv(VARIABLE)
     assert worker_count() >= 1
-    for bad in ("0", "-1", "many", "9" * 5000):
+    for bad in ("0", "many", "9" * 5000):
         monkeypatch.setenv(VARIABLE, bad)
         with pytest.raises(BadConfig, match=VARIABLE):
             worker_count()
@@ -142,11 +122,7 @@ def test_a_rank_without_a_launch_is_none(monkeypatch):
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert rank() == (1, 2)
-    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
-        for bad in ("x", "-2", "9" * 5000):
-            with (
-                monkeypatch.context() as patch,
-                pytest.raises(BadConfig, match=f"valid values of {name};"),
-            ):
-                patch.setenv(name, bad)
-                rank()
+    for bad in ("-2", "9" * 5000):
+        monkeypatch.setenv("RANK", bad)
+        with pytest.raises(BadConfig, match="valid values of RANK;"):
+            rank()

@@ -5,7 +5,7 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import decoders, pre_tokenizers
+from tokenizers import decoders
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from electra.data.byte_level import BYTES
@@ -29,21 +29,14 @@ def test_letters_stand_for_the_bytes_of_gpt2():
 def test_ids_and_folders_are_those_of_transformers(pair, tmp_path):
     peer, ours = pair
     texts = [text for text in TEXTS if "[MASK]" not in text]
-    assert ours.encode_lines(texts) == [
-        peer(text, add_special_tokens=False)["input_ids"] for text in texts
-    ]
+    assert ours.encode_lines(texts) == peer(texts, add_special_tokens=False)["input_ids"]
     assert ours.encode_lines(["[MASK]"]) != [[ours.mask_id]]  # no text forges one
-    assert [ours.pad_id, ours.unk_id, ours.cls_id, ours.sep_id, ours.mask_id] == [
-        getattr(peer, f"{name}_id") for name in NAMES
-    ]
-    assert ours.vocab_size == len(peer)
+    ids = [ours.pad_id, ours.unk_id, ours.cls_id, ours.sep_id, ours.mask_id]
+    assert ids == [getattr(peer, f"{name}_id") for name in NAMES]
     save(ours, tmp_path)
     again = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert [again(text)["input_ids"] for text in texts] == [
-        peer(text)["input_ids"] for text in texts
-    ]
-    assert again(*texts[:2])["input_ids"] == peer(*texts[:2])["input_ids"]
-    assert (load(tmp_path).identity, load(tmp_path).pieces()) == (ours.identity, ours.pieces())
+    assert again(texts, texts)["input_ids"] == peer(texts, texts)["input_ids"]
+    assert load(tmp_path).identity == ours.identity
 
 
 @settings(max_examples=150, deadline=None)
@@ -73,19 +66,16 @@ def test_the_place_of_a_word_leaves_out_the_space_before_it(pair):
 def test_words_of_a_sentence_are_those_of_transformers(pair):
     peer, ours = pair
     words = ["The", "ship", "'s", "harbour", "日本語"]
-    peer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    expected = [peer(word, add_special_tokens=False)["input_ids"] for word in words]
-    peer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    behind_spaces = [f" {word}" for word in words]
+    expected = peer(behind_spaces, add_special_tokens=False)["input_ids"]
     assert ours.encode_words(words) == expected
 
 
 @pytest.mark.parametrize("text", ["The ship didn't sail", "日本語 é café 🚢", "a 🚢b"])
 def test_pieces_are_spelled_as_wordpiece_spells_them(pair, text):
     _, ours = pair
-    (ids,) = ours.encode_lines([text])
-    assert (
-        decoders.WordPiece(prefix="##", cleanup=False).decode(ours.spell(ids, begins=True)) == text
-    )
+    pieces = ours.spell(ours.encode(text)[0], begins=True)
+    assert decoders.WordPiece(prefix="##", cleanup=False).decode(pieces) == text
     assert ours.spell([ours.mask_id, ours.cls_id]) == ["[MASK]", "[CLS]"]
     (ship,) = ours.encode_lines(["🚢"])
     assert len(ship) > 1 and ours.spell(ship[:1]) == ["##\ufffd"], "a part of a letter"
@@ -103,8 +93,6 @@ def test_a_replacement_is_written_with_its_space(pair):
 @pytest.mark.parametrize("changes, sentence", [
     ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer.type is 'Whitespace', which is not"),
     ({"normalizer": {"type": "NFKC"}}, "normalizer.type is 'NFKC'"),
-    ({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True,
-      "trim_offsets": True}}, "pre_tokenizer.add_prefix_space is True"),
     ({"model": {"dropout": 0.5}}, r"model.dropout is 0\.5, which is not supported"),
     ({"model": {"unk_token": "<unk>"}}, "has no piece '<unk>', its unk_token"),
     ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]; a vocabulary needs"),

@@ -6,11 +6,10 @@ from electra.data.order import row_indices
 
 
 def test_every_epoch_visits_every_row_once_and_in_another_order():
-    rows, batch = 97, 10
-    rows_read = np.concatenate([row_indices(3, step, batch, rows) for step in range(30)])
-    epochs = [rows_read[start : start + rows] for start in range(0, 3 * rows, rows)]
+    rows_read = np.concatenate([row_indices(3, step, 10, 97) for step in range(30)])
+    epochs = rows_read[: 3 * 97].reshape(3, 97)
     for epoch in epochs:
-        assert sorted(epoch.tolist()) == list(range(rows))
+        assert sorted(epoch) == list(range(97))
     assert (epochs[0] != epochs[1]).any() and (epochs[1] != epochs[2]).any()
 
 

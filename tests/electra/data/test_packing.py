@@ -1,8 +1,8 @@
-"""ELECTRA's rule against a second, literal version of it, and invariants for any text, length and
-setting.
-"""
+"""ELECTRA's rule against a second, literal version of it, and packed rows."""
 
+import itertools
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,20 +15,19 @@ from electra.errors import BadConfig
 CLS, SEP, PAD = 2, 3, 0
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return from_pieces([*SPECIALS, *(f"w{i}" for i in range(300))])
+def tokenizer_of(size):
+    return from_pieces([*SPECIALS, *(f"w{number}" for number in range(size - 5))])
 
 
-def documents(seed, count=40, longest=90, first=5):
-    """Return documents of lines of ids other than special tokens."""
+def documents(seed, size):
+    """Return documents of lines of ids below `size`, none of a special token."""
     rng = random.Random(seed)
 
     def line():
-        length = rng.choice([0, 1, 3, rng.randrange(1, longest)])
-        return [rng.randrange(first, first + 300) for _ in range(length)]
+        length = rng.choice([0, 1, 3, rng.randrange(1, 90)])
+        return [rng.randrange(size - 300, size) for _ in range(length)]
 
-    return [[line() for _ in range(rng.randrange(0, 12))] for _ in range(count)]
+    return [[line() for _ in range(rng.randrange(0, 12))] for _ in range(200)]
 
 
 def pack(tokenizer, texts, length, config, seed=7):
@@ -42,117 +41,82 @@ def pack(tokenizer, texts, length, config, seed=7):
     return ids, bounds, packer.counts
 
 
-def literal_rule(texts, length, seed):
+def literal_rule(texts, length, config, seed):
     """The rule of the original, written out once more with lists of ids and one example at a time."""
     draw = random.Random(seed).random
-    rows, held, target = [], [], length
-
-    def example():
-        nonlocal held, target
-        goal = 100_000 if draw() < 0.1 else (target - 3) // 2
-        a = []
-        b = []
-        for line in held:
-            if (
-                len(a) == 0
-                or len(a) + len(line) < goal
-                or (len(b) == 0 and len(a) < goal and draw() < 0.5)
-            ):
-                a = a + line
-            else:
-                b = b + line
-        a = a[: length - 2]
-        b = b[: max(0, length - len(a) - 3)]
-        rows.append([CLS, *a, SEP] + ([*b, SEP] if b else []))
+    rows = []
+    target = length
+    for text in texts:
+        lines = [line for line in text if line]
         held = []
-        target = 5 + int(draw() * (length - 4)) if draw() < 0.05 else length
-
-    for lines in texts:
-        for line in lines:
-            if line:
-                held.append(line)
-                if sum(map(len, held)) >= target:
-                    example()
-        if held:
-            example()
+        for number, line in enumerate(lines, 1):
+            held.append(line)
+            while held and (sum(map(len, held)) >= target or number == len(lines)):
+                goal = 100_000 if draw() < config.single_segment_rate else (target - 3) // 2
+                a = []
+                b = []
+                for part in held:
+                    if not a or len(a + part) < goal or (not b and len(a) < goal and draw() < 0.5):
+                        a = a + part
+                    else:
+                        b = b + part
+                room = max(0, length - len(a) - 3)
+                rows.append([CLS, *a[: length - 2], SEP])
+                if b[:room]:
+                    rows[-1] += [*b[:room], SEP]
+                overflow = [part for part in (a[length - 2 :], b[room:]) if part]
+                held = overflow if config.overflow == "carry" else []
+                target = 5 + int(draw() * (length - 4)) if draw() < config.short_rate else length
     return rows
 
 
-@pytest.mark.parametrize("length, first", [(8, 5), (32, 5), (128, 66_000)])
-def test_rows_are_those_of_the_literal_rule(length, first):
+@pytest.mark.parametrize("length, size", [(8, 305), (32, 305), (128, 66_000)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        PackingConfig(),
+        PackingConfig(overflow="carry"),
+        PackingConfig(single_segment_rate=1.0, short_rate=0.5),
+    ],
+    ids=str,
+)
+def test_rows_are_those_of_the_literal_rule(length, size, config):
     """With ids of two bytes, and of four."""
-    tokenizer = from_pieces([*SPECIALS, *(f"w{i}" for i in range(first + 295))])
-    texts = documents(length, count=200, first=first)
-    ids, bounds, _ = pack(tokenizer, texts, length, PackingConfig(), seed=11)
-    expected = literal_rule(texts, length, seed=11)
-    assert [row[:total].tolist() for row, (_, total) in zip(ids, bounds, strict=True)] == expected
-    assert len(expected) > 150
-
-
-SETTINGS = [
-    PackingConfig(),
-    PackingConfig(overflow="carry"),
-    PackingConfig(single_segment_rate=1.0, short_rate=0.5),
-    PackingConfig(rule="packed"),
-]
-
-
-@pytest.mark.parametrize("config", SETTINGS, ids=str)
-@pytest.mark.parametrize("length", [8, 9, 17, 64, 128, 512])
-def test_no_token_is_invented_and_every_loss_is_counted(tokenizer, config, length):
-    texts = documents(length)
-    ids, bounds, counts = pack(tokenizer, texts, length, config)
-    given = np.bincount([i for lines in texts for line in lines for i in line], minlength=305)
-    kept = np.bincount(ids[ids > 4].ravel(), minlength=305)
-    assert (kept <= given).all()
-    assert counts["tokens_read"] == given.sum()
-    assert counts["tokens_kept"] == kept.sum()
-    assert counts["tokens_kept"] + counts["tokens_discarded"] == counts["tokens_read"]
-    assert counts["rows"] == len(ids) == len(bounds)
-    if config.overflow == "carry" or config.rule == "packed":
-        assert counts["tokens_discarded"] == 0
+    texts = documents(length, size)
+    ids, bounds, counts = pack(tokenizer_of(size), texts, length, config, seed=11)
+    rows = [row[:total].tolist() for row, (_, total) in zip(ids, bounds, strict=True)]
+    assert rows == literal_rule(texts, length, config, seed=11) and len(rows) > 150
     for row, (start_b, total) in zip(ids.tolist(), bounds.tolist(), strict=True):
-        real, padding = row[:total], row[total:]
-        assert 3 <= total <= length and 0 < start_b <= total
-        assert padding == [PAD] * len(padding)
-        assert real[0] == CLS and real[-1] == SEP and real[start_b - 1] == SEP
-        assert CLS not in real[1:] and PAD not in real and 4 not in real
-        if config.rule == "electra":
-            assert real.count(SEP) == (1 if start_b == total else 2)
-        else:
-            assert start_b == total
-            assert [SEP, SEP] not in [real[i : i + 2] for i in range(total)] and real[1] != SEP
+        assert row.index(SEP) + 1 == start_b and set(row[total:]) <= {PAD}
+    read = sum(map(len, itertools.chain(*texts)))
+    kept = (ids > 4).sum()
+    assert counts == Counter(
+        rows=len(ids), tokens_read=read, tokens_kept=kept, tokens_discarded=read - kept
+    )
+    assert config.overflow == "discard" or kept == read
 
 
 def test_impossible_settings_name_the_key():
     values = {"corpus": "c", "tokenizer": {"kind": "vocab", "file": "v.txt"}}
-    for change, key in (
-        ({"lengths": [128, 128]}, "lengths: is"),
-        ({"lengths": []}, "lengths: should have at least one entry"),
-        (
-            {"lengths": [128], "packing": {"shortest": 129}},
-            "packing.shortest: is 129, should be at",
-        ),
+    for lengths, key in (
+        ([128, 128], r"lengths: is \[128, 128\]"),
+        ([], "lengths: should have at least one entry"),
+        ([128, 8], "packing.shortest: is 9, should be at most"),
     ):
         with pytest.raises(BadConfig, match=f"tokens.x.{key}"):
-            build(TokensConfig, {**values, **change}, "tokens.x")
+            build(
+                TokensConfig, {**values, "lengths": lengths, "packing": {"shortest": 9}}, "tokens.x"
+            )
 
 
-def test_packed_rows_are_full_and_part_documents(tokenizer):
+def test_packed_rows_are_full_and_part_documents():
     texts = [[[5, 6], [7, 8]], [[9]], [[10, 11, 12, 13, 14]], [[*range(15, 23)]], [[23]]]
-    ids, bounds, counts = pack(tokenizer, texts, 8, PackingConfig(rule="packed"))
+    ids, bounds, counts = pack(tokenizer_of(24), texts, 8, PackingConfig(rule="packed"))
     assert ids.tolist() == [
         [CLS, 5, 6, 7, 8, SEP, 9, SEP],
         [CLS, 10, 11, 12, 13, 14, SEP, PAD],  # no room for [SEP] and a token of the next one
         [CLS, *range(15, 21), SEP],
         [CLS, 21, 22, SEP, 23, SEP, PAD, PAD],
     ]
-    assert bounds[:, 1].tolist() == [8, 7, 8, 6] and counts["tokens_kept"] == 19
-
-
-def test_carried_overflow_keeps_its_order_and_its_document(tokenizer):
-    line = [5 + i for i in range(250)]
-    config = PackingConfig(overflow="carry", single_segment_rate=1.0, short_rate=0.0)
-    ids, _, _ = pack(tokenizer, [[line], [[300] * 40]], 32, config)
-    assert ids[ids > 4].tolist() == line + [300] * 40
-    assert ids[-2:, 1].tolist() == [300] * 2, "a row of its own for each end of a document"
+    assert bounds.tolist() == [[8, 8], [7, 7], [8, 8], [6, 6]]
+    assert counts == Counter(rows=4, tokens_read=19, tokens_kept=19)

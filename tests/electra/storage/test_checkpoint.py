@@ -2,6 +2,7 @@
 saved.
 """
 
+import itertools
 import multiprocessing
 import os
 import sys
@@ -19,7 +20,6 @@ FORK = multiprocessing.get_context("fork")
 
 
 def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_path):
-    ended = None
     for number in range(200):
         run = tmp_path / str(number)
         for step in (1, 2):
@@ -27,16 +27,14 @@ def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_pa
         process = FORK.Process(target=save_and_crash, args=(run, number))
         process.start()
         process.join()
-        found = checkpoint.load_newest(run)
-        step = found[0]
-        assert step in {2, 3} and torch.equal(found[1]["model"]["w"], torch.arange(4.0) * step)
+        step, groups = checkpoint.load_newest(run)[:2]
+        assert step in {2, 3} and torch.equal(groups["model"]["w"], torch.arange(4.0) * step)
         save_step(run, 3)  # left-overs of the crash do not hinder the next save
         assert checkpoint.load_newest(run)[0] == 3 and checkpoint.steps(run) == [2, 3]
         assert not list(run.glob(".*")) and not list(run.glob("bad-*"))
         if process.exitcode == 0:
-            ended = number
             break
-    assert ended is not None and ended > 25  # opens, writes, fsyncs, renames, deletions
+    assert 25 < number < 199  # opens, writes, fsyncs, renames, deletions
 
 
 def save_step(run, step):
@@ -48,18 +46,15 @@ def save_and_crash(run, number):
     """Save step 3, prune step 1, and leave the process, without a goodbye, before its `number`-th
     file operation.
     """
-    calls = iter(range(1000))
+    calls = itertools.count()
 
-    def count(*arguments):
+    def count():
         if next(calls) == number:
             os._exit(9)
 
     def watch(event, arguments):
-        if event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"} or (
-            event == "open"
-            and isinstance(arguments[2], int)
-            and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        ):
+        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if writes or event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}:
             count()
 
     fsync = os.fsync
@@ -90,12 +85,10 @@ def test_a_disk_that_does_not_answer_leaves_checkpoints_where_they_are(
     def refuse(path):
         raise error
 
-    with monkeypatch.context() as patch:
-        patch.setattr(tensors, "load_file", refuse)
-        with pytest.raises(Unreadable, match="run the same command again") as caught:
-            checkpoint.load_newest(tmp_path)
-    assert caught.value.exit_code == 74 and checkpoint.steps(tmp_path) == [1, 2]
-    assert checkpoint.load_newest(tmp_path)[0] == 2
+    monkeypatch.setattr(tensors, "load_file", refuse)
+    with pytest.raises(Unreadable, match="run the same command again"):
+        checkpoint.load_newest(tmp_path)
+    assert checkpoint.steps(tmp_path) == [1, 2]
 
 
 def test_a_checkpoint_is_read_back_before_an_older_one_goes(tmp_path, monkeypatch):
@@ -125,9 +118,11 @@ def test_checkpoints_swapped_between_steps_are_refused(tmp_path):
     (tmp_path / "step-1").rename(tmp_path / "x")
     (tmp_path / "step-2").rename(tmp_path / "step-1")
     (tmp_path / "x").rename(tmp_path / "step-2")
+    (tmp_path / "bad-step-1").mkdir()  # as an earlier fault left it
     with pytest.raises(CorruptFile, match=r"good: .*step-2.* 1 instead of 2; .*step-1"):
         checkpoint.load_newest(tmp_path)
-    with pytest.raises(CorruptFile, match=r"good: bad-step-1 \| bad-step-2; bring one back"):
+    kept = r"good: bad-step-1 \| bad-step-1-2 \| bad-step-2; bring one back"
+    with pytest.raises(CorruptFile, match=kept):
         checkpoint.load_newest(tmp_path)
 
 

@@ -17,28 +17,15 @@ decay_share max_grad_norm accumulate seed precision eval_every eval_batches
 
 def test_every_setting_of_pre_training_is_classified():
     fields = {field.name for field in dataclasses.fields(PretrainConfig)}
-    assert fields == BEARING | NOT_IN_FINGERPRINT and not BEARING & NOT_IN_FINGERPRINT
-    assert set(fingerprinted_settings(config())["pretrain"]) == BEARING
-    assert set(fingerprinted_settings(config())) == {
-        "encoder",
-        "generator",
-        "objective",
-        "pretrain",
-    }
+    assert fields == BEARING | NOT_IN_FINGERPRINT
+    settings = fingerprinted_settings(config())
+    assert settings["pretrain"].keys() == BEARING
+    assert settings.keys() == {"encoder", "generator", "objective", "pretrain"}
 
 
 def test_differences_are_read_as_dotted_keys():
     old = {"config": {"pretrain": {"steps": 800, "steps_": {}}, "x": None}, "train": "1"}
     new = {"config": {"pretrain": {"steps": {"flops": 1.5}, "steps_": {}}, "x": None}, "train": "2"}
-    changes = differences(old, new)
-    assert changes == {
-        "pretrain.steps": [800, None],
-        "train": ["1", "2"],
-        "pretrain.steps.flops": [None, 1.5],
-    }
-    assert (
-        describe(changes)
-        == "pretrain.steps 800 -> none, train 1 -> 2, pretrain.steps.flops none -> 1.5"
-    )
-    assert differences(old, old) == {}
+    sentence = "pretrain.steps 800 -> none, train 1 -> 2, pretrain.steps.flops none -> 1.5"
+    assert describe(differences(old, new)) == sentence
     assert describe({"train": ["0" * 64, "1" * 64]}) == f"train {'0' * 12}… -> {'1' * 12}…"
