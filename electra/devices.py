@@ -85,10 +85,13 @@ def deterministic_gpu(enable: bool) -> Iterator[None]:
     # read when the first product is made
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     settings: Any = torch.utils.deterministic
+    filled = settings.fill_uninitialized_memory
+    enabled = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     settings.fill_uninitialized_memory = False  # else each tensor is filled, for no gain
     torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(False)
-        settings.fill_uninitialized_memory = True
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+        settings.fill_uninitialized_memory = filled
