@@ -9,40 +9,29 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Completed, Failed
 
 from electra.errors import BadConfig
 from pipelines import flows
+from pipelines.flows import training
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import git_project
 
 
 def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):
-    from prefect.settings import PREFECT_API_URL
-
-    def refuse(*_, **__):
-        raise ConnectionRefusedError
-
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    connect = Mock(side_effect=[contextlib.nullcontext(), ConnectionRefusedError])
+    monkeypatch.setattr("socket.create_connection", connect)
     url = PREFECT_API_URL.value()
-    monkeypatch.setattr("socket.create_connection", lambda *_, **__: contextlib.nullcontext())
     with flows.chosen_server():
         assert PREFECT_API_URL.value() == url
-    monkeypatch.setattr("socket.create_connection", refuse)
     with flows.chosen_server():
         assert PREFECT_API_URL.value() is None, "Prefect starts a temporary server"
+    assert connect.call_args.args == (("127.0.0.1", 4200),)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        b"[api]\nurl = 7",
-        b"[apj]\n",
-        b"api = 1",
-        b"\xff",
-        b'[api]\nurl = "http://a:b/api"\n',
-    ],
-)
+@pytest.mark.parametrize("content", [None, b"[api]\nurl = 7", b"[apj]\n", b"api = 1", b"\xff"])
 def test_a_damaged_prefect_toml_is_a_sentence(tmp_path, monkeypatch, content):
     monkeypatch.setattr(flows, "ROOT", tmp_path)
     if content is not None:
@@ -52,21 +41,21 @@ def test_a_damaged_prefect_toml_is_a_sentence(tmp_path, monkeypatch, content):
 
 
 def test_a_flow_ends_with_the_exit_code_of_its_failure(monkeypatch):
-    from prefect.states import Completed, Failed
-
-    from pipelines.flows import training
-
     monkeypatch.setattr(flows, "chosen_server", contextlib.nullcontext)
-    for state, code in (
-        (Completed(data={}), 0),
-        (Failed(data=StageFailed("x: no", 65)), 65),
-        (Failed(data=ValueError("a bug")), 1),
-    ):
-        monkeypatch.setattr(training, "pretrain", lambda *_, state=state, **__: state)
-        assert flows.start("pretrain", "smoke") == code
-    monkeypatch.setattr(training, "pretrain", Mock(side_effect=LookupError("a bug")))
+    run = Mock(side_effect=LookupError("a bug"))
+    monkeypatch.setattr(training, "pretrain", run)
     with pytest.raises(LookupError):
         flows.start("pretrain", "smoke")
+    run.side_effect = [
+        Completed(data={}),
+        Failed(data=StageFailed("x: no", 65)),
+        Failed(data=ValueError("a bug")),
+    ]
+    settings = {"models.smoke.pretrain.steps": 9}
+    codes = [flows.start("pretrain", "smoke", given) for given in ({}, settings, {})]
+    assert codes == [0, 65, 1]
+    commits = [(call.kwargs["commit"], call.kwargs["settings"]) for call in run.call_args_list]
+    assert commits[1:] == [("", {}), ("HEAD", settings), ("", {})]
 
 
 @pytest.mark.slow

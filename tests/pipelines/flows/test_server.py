@@ -2,9 +2,11 @@
 own say so.
 """
 
+import contextlib
 import http.server
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -14,9 +16,10 @@ from unittest.mock import Mock
 import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Cancelled, Running
+from prefect.states import Cancelled, Crashed, Failed, Running, Scheduled
 
-from pipelines.flows import server
+from pipelines import flows
+from pipelines.flows import server, training
 from tests.conftest import ROOT, environment
 
 
@@ -89,36 +92,49 @@ def test_a_process_whose_server_answers_is_never_ended():
         healthy.shutdown()
 
 
-def test_a_deleted_run_is_not_a_server_out_of_reach():
+@pytest.mark.parametrize(
+    "end, word", [(Cancelled(), "cancelled"), (ObjectNotFound(Exception("404")), "deleted")]
+)
+def test_a_run_that_nobody_wants_stops_and_one_that_was_taken_for_dead_goes_on(
+    monkeypatch, end, word
+):
+    looks = [httpx.ConnectError("refused"), Running(), Crashed(), Scheduled(), end]
     client = Mock()
     client.read_flow_run.side_effect = [
-        ObjectNotFound(Exception("404")),
-        *(SimpleNamespace(state=state) for state in (Cancelled(), Running())),
-        httpx.ConnectError("refused"),
+        look if isinstance(look, Exception) else SimpleNamespace(state=look) for look in looks
     ]
-    states = [server.current_state(client, "x") for _ in range(3)]
-    assert states == ["DELETED", "CANCELLED", "RUNNING"]
-    with pytest.raises(httpx.ConnectError):
-        server.current_state(client, "x")
+    stopped = threading.Event()
+    kill = Mock(side_effect=lambda *_: stopped.set())
+    monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setenv("PREFECT__FLOW_RUN_ID", "7")
+    monkeypatch.setattr(server, "flow_run", SimpleNamespace(id="7"))
+    monkeypatch.setattr(server, "POLL", 0.01)
+    monkeypatch.setattr(server, "get_client", lambda **_: contextlib.nullcontext(client))
+    log = []
+    with server.stopped_when_unwanted(log.append):
+        assert stopped.wait(60)
+    kill.assert_called_once_with(os.getpid(), signal.SIGTERM)
+    assert [call.args[0] for call in client.set_flow_run_state.call_args_list] == ["7", "7"]
+    assert log[2:] == [f"this run was {word}: it stops, and what it saved stays"]
 
 
-def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch):
-    from pipelines import flows
-    from pipelines.flows import training
+class Ended(Exception):
+    """The end of this process."""
 
-    class Ended(Exception):
-        pass
 
-    def end(code):
-        raise Ended(code)
-
+@pytest.mark.parametrize("answer", ["raised", "returned"])
+def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch, capsys, answer):
     def flow(*_, **__):
         assert server.alone
-        raise httpx.ConnectError("refused")
+        error = httpx.ConnectError("refused")
+        if answer == "returned":
+            return Failed(data=error)
+        raise error
 
     monkeypatch.setattr(flows, "is_answering", lambda: True)
-    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(os, "_exit", Mock(side_effect=Ended))
     monkeypatch.setattr(training, "pretrain", flow)
-    with pytest.raises(Ended, match="69"):
+    with pytest.raises(Ended):
         flows.start("pretrain", "x")
-    assert not server.alone
+    os._exit.assert_called_once_with(69)
+    assert not server.alone and "the server has gone" in capsys.readouterr().err
