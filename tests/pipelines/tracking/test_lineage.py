@@ -66,6 +66,7 @@ def test_a_run_says_whether_its_code_is_committed_and_which_gpus_it_has(tmp_path
     monkeypatch.setattr(lineage, "ROOT", tmp_path)
     monkeypatch.setattr(lineage, "gpus", lambda *options: [f"H100 {' '.join(options)}"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv(lineage.TAGS, '{"host": "of the flow"}')
     names = ("electra/nn/a.py", "pipelines/a.py", "pipelines/b/c/d.py", "params.yaml", "README.md")
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -78,4 +79,4 @@ def test_a_run_says_whether_its_code_is_committed_and_which_gpus_it_has(tmp_path
         tags = lineage.common_tags()
         assert tags["git.dirty"] == ("false" if name == "README.md" else "true"), name
         (tmp_path / name).write_text("")
-    assert tags["gpu"] == "H100 --id=1"
+    assert tags["gpu"] == "H100 --id=1" and tags["host"] == "of the flow"
