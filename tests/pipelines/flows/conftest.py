@@ -38,6 +38,7 @@ class Played:
     def repro(self, target, checkout, log, seconds):
         name = target.rpartition(":")[2]
         self.calls.append(name)
+        self.target = target
         self.checkout = checkout
         self.seconds = seconds
         log(f"Running stage '{name}':")

@@ -35,12 +35,13 @@ def test_each_flow_runs_its_stages_and_before_them_their_inputs(alone):
         options = [f"--stage={stage.partition('@')[0]}" for stage in stages if stage != "report"]
         assert alone.asked == ["params", " ".join(["check", model, *options])]
     assert alone.calls == ORDER, "a task for each stage of DVC, inputs first"
+    assert alone.target == "dvc.yaml:report", "which is not one of pipelines/dvc.yaml"
     with pytest.raises(BadConfig, match="none of the model 'base'"):
         training.ablations.fn("base")
 
 
 def test_an_ablation_that_fails_stops_no_other_but_the_flow(alone):
-    for failing, ran in (("ablation@a", ORDER[:-1]), ("pretrain@smoke", ORDER[:3])):
+    for failing, ran in (("ablation@a", ORDER[:-1]), ("squad@smoke", ORDER[:6])):
         alone.calls.clear()
         alone.failures = {failing: [StageFailed("x: no arm", 65)]}
         with pytest.raises(StageFailed, match="no arm"):
