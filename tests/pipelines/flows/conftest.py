@@ -95,6 +95,7 @@ def alone(dvc, monkeypatch):
     monkeypatch.setattr(steps, "get_run_logger", lambda: logging.getLogger("a run"))
     monkeypatch.setattr(server, "send", dvc.send)
     monkeypatch.setattr(workspace, "ask", dvc.ask)
-    run = SimpleNamespace(id="7", run_count=5, tags=[], ui_url="http://me:s3cret@host/runs/7")
-    monkeypatch.setattr(steps, "flow_run", run)
+    url = "http://me:s3cret@host/runs/7"
+    dvc.flow_run = SimpleNamespace(id="7", run_count=5, tags=[], ui_url=url)
+    monkeypatch.setattr(steps, "flow_run", dvc.flow_run)
     return dvc

@@ -132,9 +132,10 @@ def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch, ca
         raise error
 
     monkeypatch.setattr(flows, "is_answering", lambda: True)
-    monkeypatch.setattr(os, "_exit", Mock(side_effect=Ended))
+    end = Mock(side_effect=Ended)
+    monkeypatch.setattr(os, "_exit", end)
     monkeypatch.setattr(training, "pretrain", flow)
     with pytest.raises(Ended):
         flows.start("pretrain", "x")
-    os._exit.assert_called_once_with(69)
+    end.assert_called_once_with(69)
     assert not server.alone and "the server has gone" in capsys.readouterr().err

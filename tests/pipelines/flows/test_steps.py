@@ -63,7 +63,7 @@ def clone(tmp_path, alone, monkeypatch):
 
 
 def test_stages_hang_below_the_flows_run(alone, mlflow, tmp_path):
-    steps.flow_run.tags = ["trial", "user:anna"]
+    alone.flow_run.tags = ["trial", "user:anna"]
     training.finetune.fn("smoke")
     (title, params, key, facts), ending = mlflow
     assert (title, params) == ("finetune smoke", {"flow": "finetune", "model": "smoke"})

@@ -80,7 +80,7 @@ def test_limits_and_counts_are_positive_and_a_run_may_die_five_times(alone):
     ):
         with pytest.raises(BadConfig, match=words):
             flow.fn("smoke", **given)
-    steps.flow_run.run_count = 6
+    alone.flow_run.run_count = 6
     with pytest.raises(UserError, match="has died 5 times"):
         training.pretrain.fn("smoke")
     assert not alone.calls
