@@ -22,7 +22,7 @@ from tests.conftest import edit
 @pytest.fixture
 def worker(alone, monkeypatch):
     """Does every part at once. Keeps its stages, its name and its queue; those of `bad` fail."""
-    worker = SimpleNamespace(parts=[], keys=set(), bad=set())
+    worker = SimpleNamespace(parts=[], keys=set(), bad=set(), waits=[])
 
     def run_deployment(name, *, parameters, work_queue_name, idempotency_key, **options):
         stages = ",".join(parameters["stages"])
@@ -44,7 +44,7 @@ def worker(alone, monkeypatch):
                 module.hand_out.fn(*work)
             except StageFailed as error:
                 state = Failed(message=str(error))
-        return SimpleNamespace(state=state, wait=lambda: None)
+        return SimpleNamespace(state=state, wait=lambda: worker.waits.append(len(worker.parts)))
 
     monkeypatch.setattr(module, "run_deployment", run_deployment)
     monkeypatch.setattr(module.hand_out, "submit", submit)
@@ -58,6 +58,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(worker):
     assert module.team.fn("smoke", hours=2) == [*trained, "report"]
     order = ["tokens@smoke", "pretrain@smoke", "tasks@smoke", *trained[1:]]
     assert worker.parts == [*((stage, stage, "cpu") for stage in order), (whole, "", "cpu")]
+    assert worker.waits[0] == len(order), "all are handed out before one is waited for"
     assert len(worker.keys) == len(worker.parts)
     assert worker.given == {"commit": "", "settings": {}, "hours": 2, "nproc_per_node": 1}
 

@@ -178,7 +178,7 @@ def test_the_machines_load_is_recorded_while_a_stage_runs(store, tmp_path, monke
     assert running.end() and status(store) == "FINISHED"
 
 
-def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(store, flaky, tmp_path):
+def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(store, tmp_path):
     log = append(tmp_path / "x", opening(), *losses([0]))
     size = log.lines.stat().st_size
     with largest_file(size + 9):  # a disk that is full within the line
