@@ -5,6 +5,7 @@ import uuid
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from prefect.types._datetime import now
 
 from pipelines.flows import server
 from pipelines.flows import team as module
+from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import edit
 
@@ -52,10 +54,13 @@ def worker(alone, monkeypatch):
     return worker
 
 
-def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(worker):
+def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(worker, monkeypatch):
+    resolve = Mock(return_value="")  # as without git
+    monkeypatch.setattr(workspace, "resolve", resolve)
     trained = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b"]
     whole = ",".join([*trained, "report"])
-    assert module.team.fn("smoke", hours=2) == [*trained, "report"]
+    assert module.team.fn("smoke", commit="", hours=2) == [*trained, "report"]
+    resolve.assert_called_with("HEAD")
     order = ["tokens@smoke", "pretrain@smoke", "tasks@smoke", *trained[1:]]
     assert worker.parts == [*((stage, stage, "cpu") for stage in order), (whole, "", "cpu")]
     assert worker.waits[0] == len(order), "all are handed out before one is waited for"

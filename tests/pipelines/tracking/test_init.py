@@ -110,7 +110,9 @@ def test_an_uploader_that_takes_long_is_not_waited_for(tmp_path, monkeypatch, ca
     monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
     try:
         tracking.end_workflow("a-run", "FINISHED", tmp_path, ["ours"])
-        assert started.poll() is None and started.stdin.closed  # it goes on, and what it has not sent stays in the log
+        assert (
+            started.poll() is None and started.stdin.closed
+        )  # it goes on, and what it has not sent stays in the log
         text = next((tmp_path / "runs").rglob("*.jsonl")).read_text()
         assert "a-run" in text and '"hashes": {"ours": {}}' in text
         monkeypatch.setattr(tracking, "CLOSE_SECONDS", 0.1)
