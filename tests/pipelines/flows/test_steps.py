@@ -11,6 +11,7 @@ from prefect.states import Failed
 
 from electra.errors import BadConfig
 from pipelines import tracking
+from pipelines.config.params import UNREAD
 from pipelines.flows import server, steps, training
 from pipelines.tracking import lineage, recorder
 from pipelines.versioning import dvc_runner, dvc_store, workspace
@@ -72,7 +73,7 @@ def test_stages_hang_below_the_flows_run(alone, mlflow, tmp_path):
     expected["prefect.url"] = "http://***@host/runs/7"
     variables = alone.checkout.variables
     assert json.loads(variables[lineage.TAGS]) == expected and expected.items() <= facts.items()
-    assert variables[tracking.PARENT] == "the run" and steps.UNREAD in variables
+    assert variables[tracking.PARENT] == "the run" and UNREAD in variables
     assert ending == ("the run", "FINISHED", tmp_path, None)
 
 

@@ -145,8 +145,9 @@ def test_a_run_that_mlflow_refuses_is_named_and_its_record_waits(
         assert "MLflow refuses the run pretrain@tiny (no); what is unsent stays" in (
             capsys.readouterr().err
         )
+        append(Path("runs/flows/a/runs/tracking/y"), opening())
         with pytest.raises(
-            SourceUnreachable, match=r"tracking/x: MLflow does not take it \(1 logs"
+            SourceUnreachable, match=r"tracking/x: MLflow does not take it \(2 logs"
         ):
             uploader.send_all()
 
