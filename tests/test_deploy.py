@@ -8,6 +8,7 @@ import shlex
 import string
 import subprocess
 
+import pytest
 from ruamel.yaml import YAML
 
 from electra import errors
@@ -15,7 +16,6 @@ from tests.conftest import ROOT, read_text
 from tests.pipelines.cli.parsing import parse
 
 SLURM = ROOT / "deploy" / "slurm.sbatch"
-KUBERNETES = ROOT / "deploy" / "kubernetes.yaml"
 
 
 def options_of(words):
@@ -59,15 +59,16 @@ def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time():
     assert service["Restart"] == "always" and service["KillMode"] == "control-group"
 
 
-def documents():
-    return {
-        document["kind"]: document for document in YAML(typ="safe").load_all(KUBERNETES.read_text())
-    }
+@pytest.fixture
+def kubernetes():
+    """The documents of deploy/kubernetes.yaml by kind."""
+    text = read_text("deploy/kubernetes.yaml")
+    return {document["kind"]: document for document in YAML(typ="safe").load_all(text)}
 
 
-def test_kubernetes_pods_meet_at_the_first_through_the_service():
-    service = documents()["Service"]
-    job = documents()["Job"]["spec"]
+def test_kubernetes_pods_meet_at_the_first_through_the_service(kubernetes):
+    service = kubernetes["Service"]
+    job = kubernetes["Job"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
     options = options_of([*container["command"], *container["args"]])
@@ -75,7 +76,7 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service():
     assert job["completions"] == job["parallelism"] == options["nnodes"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == options["nproc_per_node"]
     host, port = options["rdzv_endpoint"].split(":")
-    name = documents()["Job"]["metadata"]["name"]
+    name = kubernetes["Job"]["metadata"]["name"]
     assert host == f"{name}-0.{pod['subdomain']}"
     assert pod["subdomain"] == service["metadata"]["name"]
     assert service["spec"]["clusterIP"] == "None"
@@ -85,8 +86,8 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service():
     assert {mount["name"] for mount in container["volumeMounts"]} == claimed
 
 
-def test_a_mistake_ends_the_job_and_a_stop_does_not():
-    job = documents()["Job"]["spec"]
+def test_a_mistake_ends_the_job_and_a_stop_does_not(kubernetes):
+    job = kubernetes["Job"]["spec"]
     rules = job["podFailurePolicy"]["rules"]
     (codes,) = (rule["onExitCodes"] for rule in rules if "onExitCodes" in rule)
     mistakes = (errors.BadConfig, errors.BadInput, errors.NonFinite, errors.OutOfMemory)

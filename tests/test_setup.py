@@ -1,6 +1,5 @@
 """Set-up, lock, continuous integration and releases, with tools that only note what they are asked."""
 
-import ast
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT, commit, git, read_text, run
+from tests.test_architecture import PRODUCT, imports
 
 WHEELS = runpy.run_path(str(ROOT / ".ci" / "wheels"), run_name="wheels")
 PROJECT = tomllib.loads(read_text("pyproject.toml"))["project"]
@@ -62,13 +62,11 @@ def test_dependencies_have_lower_bounds_and_cover_the_imports():
             assert lower or requirement.name == "fastapi", requirement
             declared |= {canonicalize_name(requirement.name)} if extra != "dev" else set()
     owners = packages_distributions()
-    for path in [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for module in {name.split(".")[0] for name in modules} - {"electra", "pipelines"}:
-                packages = {canonicalize_name(name) for name in owners.get(module, [module])}
-                assert module in sys.stdlib_module_names or packages & declared, (path, module)
+    for path, tree in PRODUCT.items():
+        modules = {name.split(".")[0] for name in imports(tree)} - {"electra", "pipelines"}
+        for module in modules - sys.stdlib_module_names:
+            packages = {canonicalize_name(name) for name in owners.get(module, [module])}
+            assert packages & declared, (path, module)
 
 
 @pytest.mark.parametrize(

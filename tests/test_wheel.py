@@ -29,20 +29,11 @@ def wheel(tmp_path_factory):
         )
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)
-    alone = ["--no-deps", "--no-index", "--quiet"]
-    run(
-        folder,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-build-isolation",
-        *alone,
-        "--wheel-dir",
-        str(folder),
-        str(source),
-    )
+    options = f"--no-build-isolation --no-deps --no-index --quiet --wheel-dir {folder}"
+    run(folder, *f"-m pip wheel {options} {source}".split())
     (built,) = folder.glob("*.whl")
-    run(folder, "-m", "pip", "install", *alone, "--target", str(folder / "site"), str(built))
+    options = f"--no-deps --no-index --quiet --target {folder}/site"
+    run(folder, *f"-m pip install {options} {built}".split())
     return built
 
 
@@ -59,8 +50,5 @@ def test_what_is_installed_runs(wheel, tmp_path):
     assert "Usage: electra predict " in run(tmp_path, command, "predict", "--help", **where).stdout
     write_pretrained(tmp_path)
     program = "import electra; print(electra.__file__, *electra.load('discriminator').embed(['a cat']).shape)"
-    assert run(tmp_path, "-c", program, **where).stdout.split() == [
-        str(site / "electra" / "__init__.py"),
-        "1",
-        "32",
-    ]
+    printed = run(tmp_path, "-c", program, **where).stdout
+    assert printed == f"{site}/electra/__init__.py 1 32\n"

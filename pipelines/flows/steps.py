@@ -313,8 +313,6 @@ def open_parent(flow: str, request: Request) -> str:
 
     params = {"flow": flow, "model": request.model, **tracking.flatten(request.settings)}
     facts = lineage.common_tags() | tags(request)
-    if request.commit:
-        facts |= {"mlflow.source.git.commit": request.commit}
     title = " ".join([flow, request.model, *request.changes])
     return recorder.open_parent(title, params, f"prefect-{flow_run.id}", facts)
 
@@ -331,6 +329,7 @@ def tags(request: Request) -> dict[str, str]:
     }
     if request.commit:  # commit and settings together are the whole code
         values |= {
+            "mlflow.source.git.commit": request.commit,
             "git.dirty": "false",
             "dvc.experiment": request.name,
             "settings": json.dumps(request.settings),

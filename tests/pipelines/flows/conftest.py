@@ -1,77 +1,101 @@
-"""Flows in a folder of their own, on one temporary server. DVC is played by a list."""
+"""Flows in a folder of their own. DVC and the commands of a run's own code are played by a list."""
+
+import json
+import logging
+from types import SimpleNamespace
 
 import pytest
 
+from electra.config import to_jsonable
 from electra.files import write_json
-from pipelines import tracking
+from pipelines.config.params import load
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import Outcome, StageFailed
 from tests.conftest import SMOKE, copy_text
 
-ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace(
-    "ablations: []", "ablations: [a]"
-).removesuffix("ablations: {}\n") + (
-    "ablations:\n  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, arms: {one: {}}}\n"
-    "  b: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke},"
-    " arms: {same: {}, two: {generator.width: 1.0}}}\n"
+BASE = "base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}"
+ABLATION = SMOKE.replace("published: {}", "published: {theirs: {folder: x}}").replace(
+    "ablations: {}\n",
+    f"ablations:\n  a: {{title: t, {BASE}, arms: {{one: {{}}}}}}\n"
+    f"  b: {{title: t, {BASE}, arms: {{same: {{}}, two: {{generator.width: 1.0}}}}}}\n",
 )
 
 
-class Dvc:
-    """In place of DVC: records targets, answers, and fails as it is set to: stage -> its next
-    failures.
-    """
+class Played:
+    """What flows start and show. Records it, and fails as `failures` say: what -> its next ones."""
 
     def __init__(self):
         self.calls: list[str] = []
-        self.parents: list[str | None] = []
+        self.asked: list[str] = []
+        self.pages: dict[str, dict[str, object]] = {}
         self.failures: dict[str, list[StageFailed]] = {}
-        self.would_run: list[str] = []
+        self.is_stale = False
 
-    def repro(self, target, place, log, seconds):
-        name = target.rpartition(":")[2]
-        self.calls.append(name)
-        self.parents.append(place.variables.get(tracking.PARENT))
-        log(f"Running stage '{name}':")
+    def fail(self, name):
         if left := self.failures.get(name):
             raise left.pop(0)
+
+    def repro(self, target, checkout, log, seconds):
+        name = target.rpartition(":")[2]
+        self.calls.append(name)
+        self.target = target
+        self.checkout = checkout
+        self.seconds = seconds
+        log(f"Running stage '{name}':")
+        self.fail(name)
         return Outcome(ran=[name])
+
+    def would_run(self, target, checkout):
+        self.fail("would_run")
+        return [target.rpartition(":")[2]] if self.is_stale else []
+
+    def ask(self, checkout, command, *words):
+        self.asked.append(" ".join([command, *words]))
+        self.fail(command)
+        if command == "params":
+            params = load(checkout.folder / "params.yaml")
+            return json.dumps(to_jsonable(params), indent=2).splitlines()
+        return ["memory: 1 GB", "on this machine: 3 h, more or less"]
+
+    def send(self, create, *, key, **values):
+        self.pages[key] = values
 
 
 @pytest.fixture
-def dvc(prefect_server, tmp_path, monkeypatch):
-    """Flows in a folder of their own, on one temporary server."""
+def dvc(tmp_path, monkeypatch):
+    """Flows in a folder of their own, whose stages leave numbers and nothing else."""
     from pipelines.flows import steps
 
     (tmp_path / "params.yaml").write_text(ABLATION)
     copy_text(tmp_path)
     for path in ("models/smoke", "glue/smoke", "squad/smoke", "ablation/a", "ablation/b"):
-        (tmp_path / "build" / path).mkdir(parents=True)
         numbers = {
             "average": {"pretrained": {"mean": 91.25}},
             "arms": {"one": {"average": {"mean": 90.5}}},
-            "label": "smoke",
-            "loss": 1.23456,
             "mlm_accuracy": 0.625,
-            "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}},
+            "tasks": {},
         }
         write_json(tmp_path / "build" / path / "results.json", numbers)
     monkeypatch.chdir(tmp_path)
     for module in (steps, workspace):
         monkeypatch.setattr(module, "ROOT", tmp_path)
-    played = Dvc()
-    monkeypatch.setattr(steps, "repro", played.repro)
-    monkeypatch.setattr(steps, "would_run", lambda *_: played.would_run)
-    monkeypatch.setattr(steps.run_stage, "retry_delay_seconds", 0)
+    played = Played()
+    for name in ("repro", "would_run"):
+        monkeypatch.setattr(steps, name, getattr(played, name))
     return played
 
 
-def artifacts():
-    """The newest page of each key: other tests' runs leave theirs on the same server."""
-    from prefect.client.orchestration import get_client
+@pytest.fixture
+def alone(dvc, monkeypatch):
+    """The same without a server: tasks are plain functions, and pages are kept."""
+    from pipelines.flows import server, steps
 
-    with get_client(sync_client=True) as client:
-        pages = client.read_artifacts()
-    return {
-        str(page.key): str(page.data) for page in sorted(pages, key=lambda page: str(page.created))
-    }
+    for task in ("check", "run_stage", "store"):
+        monkeypatch.setattr(steps, task, getattr(steps, task).fn)
+    monkeypatch.setattr(steps, "get_run_logger", lambda: logging.getLogger("a run"))
+    monkeypatch.setattr(server, "send", dvc.send)
+    monkeypatch.setattr(workspace, "ask", dvc.ask)
+    url = "http://me:s3cret@host/runs/7"
+    dvc.flow_run = SimpleNamespace(id="7", run_count=5, tags=[], ui_url=url)
+    monkeypatch.setattr(steps, "flow_run", dvc.flow_run)
+    return dvc

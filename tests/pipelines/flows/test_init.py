@@ -1,48 +1,33 @@
 """The server that flows run on, and a flow from the command line."""
 
 import contextlib
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Completed, Failed
 
 from electra.errors import BadConfig
 from pipelines import flows
+from pipelines.flows import training
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.conftest import git_project
+from tests.conftest import git_project, run
 
 
 def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):
-    from prefect.settings import PREFECT_API_URL
-
-    def refuse(*_, **__):
-        raise ConnectionRefusedError
-
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    connect = Mock(side_effect=[contextlib.nullcontext(), ConnectionRefusedError])
+    monkeypatch.setattr("socket.create_connection", connect)
     url = PREFECT_API_URL.value()
-    monkeypatch.setattr("socket.create_connection", lambda *_, **__: contextlib.nullcontext())
     with flows.chosen_server():
         assert PREFECT_API_URL.value() == url
-    monkeypatch.setattr("socket.create_connection", refuse)
     with flows.chosen_server():
         assert PREFECT_API_URL.value() is None, "Prefect starts a temporary server"
+    assert connect.call_args.args == (("127.0.0.1", 4200),)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        b"[api]\nurl = 7",
-        b"[apj]\n",
-        b"api = 1",
-        b"\xff",
-        b'[api]\nurl = "http://a:b/api"\n',
-    ],
-)
+@pytest.mark.parametrize("content", [None, b"[api]\nurl = 7", b"[apj]\n", b"api = 1", b"\xff"])
 def test_a_damaged_prefect_toml_is_a_sentence(tmp_path, monkeypatch, content):
     monkeypatch.setattr(flows, "ROOT", tmp_path)
     if content is not None:
@@ -52,45 +37,31 @@ def test_a_damaged_prefect_toml_is_a_sentence(tmp_path, monkeypatch, content):
 
 
 def test_a_flow_ends_with_the_exit_code_of_its_failure(monkeypatch):
-    from prefect.states import Completed, Failed
-
-    from pipelines.flows import training
-
     monkeypatch.setattr(flows, "chosen_server", contextlib.nullcontext)
-    for state, code in (
-        (Completed(data={}), 0),
-        (Failed(data=StageFailed("x: no", 65)), 65),
-        (Failed(data=ValueError("a bug")), 1),
-    ):
-        monkeypatch.setattr(training, "pretrain", lambda *_, state=state, **__: state)
-        assert flows.start("pretrain", "smoke") == code
-    monkeypatch.setattr(training, "pretrain", Mock(side_effect=LookupError("a bug")))
+    flow = Mock(side_effect=LookupError("a bug"))
+    monkeypatch.setattr(training, "pretrain", flow)
     with pytest.raises(LookupError):
         flows.start("pretrain", "smoke")
+    flow.side_effect = [
+        Completed(data={}),
+        Failed(data=StageFailed("x: no", 65)),
+        Failed(data=ValueError("a bug")),
+    ]
+    settings = {"models.smoke.pretrain.steps": 9}
+    codes = [flows.start("pretrain", "smoke", given) for given in ({}, settings, {})]
+    assert codes == [0, 65, 1]
+    commits = [(call.kwargs["commit"], call.kwargs["settings"]) for call in flow.call_args_list]
+    assert commits[1:] == [("", {}), ("HEAD", settings), ("", {})]
 
 
 @pytest.mark.slow
-def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path):
-    """A stranger's shell, no server: exit code 0, and nothing that looks like a fault."""
+def test_a_flow_ends_well_from_the_command_line_without_a_server(tmp_path):
+    """Exit code 0, and nothing that looks like a fault."""
     folder = git_project(tmp_path / "project")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
-    values = {
-        "HOME": str(tmp_path),
-        "PATH": path,
-        "LANG": "C.UTF-8",
-        "TERM": "xterm",
-        "PYTHONPATH": str(folder),
-    }
-
-    def run_flow(name):
-        command = [sys.executable, "-m", "pipelines", "flow", "pretrain", name]
-        done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
-
-    code, text = run_flow("smoke")
-    assert code == 0, text
+    done = run(folder, "-m", "pipelines", "flow", "pretrain", "smoke")
+    text = done.stdout + done.stderr
     assert not re.search("Traceback|ERROR|error:|dvc push", text), text
     assert "20/20 steps" in text and "Finished in state Completed()" in text
-    code, text = run_flow("base")
-    assert code == 69 and text.count("nowhere/*.jsonl") == 1, text
-    assert "Traceback" not in text
+    done = run(folder, "-m", "pipelines", "flow", "pretrain", "base", code=69)
+    text = done.stdout + done.stderr
+    assert text.count("nowhere/*.jsonl") == 1 and "Traceback" not in text, text

@@ -2,9 +2,11 @@
 own say so.
 """
 
+import contextlib
 import http.server
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -14,9 +16,10 @@ from unittest.mock import Mock
 import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Cancelled, Running
+from prefect.states import Cancelled, Crashed, Failed, Running, Scheduled
 
-from pipelines.flows import server
+from pipelines import flows
+from pipelines.flows import server, training
 from tests.conftest import ROOT, environment
 
 
@@ -30,16 +33,16 @@ def test_only_a_server_out_of_reach_is_one():
 
 
 def test_a_page_that_no_server_takes_is_let_go_and_its_own_errors_are_raised():
-    def create(error):
-        raise error
+    def answer(code):
+        """Prefect's server says 500 when its database is slow."""
+        request = httpx.Request("POST", "http://x")
+        return httpx.HTTPStatusError("", request=request, response=httpx.Response(code))
 
-    server.send(create, httpx.ConnectError("refused"))
-    busy = httpx.HTTPStatusError(
-        "busy", request=httpx.Request("POST", "http://x"), response=httpx.Response(503)
-    )
-    server.send(create, busy)
-    with pytest.raises(ValueError, match="of its own"):
-        server.send(create, ValueError("of its own"))
+    create = Mock(side_effect=[httpx.ConnectError("refused"), answer(500), answer(404)])
+    server.send(create, key="x")
+    server.send(create, key="x")
+    with pytest.raises(httpx.HTTPStatusError):
+        server.send(create, key="x")
 
 
 STUCK = """
@@ -89,36 +92,50 @@ def test_a_process_whose_server_answers_is_never_ended():
         healthy.shutdown()
 
 
-def test_a_deleted_run_is_not_a_server_out_of_reach():
+@pytest.mark.parametrize(
+    "end, word", [(Cancelled(), "cancelled"), (ObjectNotFound(Exception("404")), "deleted")]
+)
+def test_a_run_that_nobody_wants_stops_and_one_that_was_taken_for_dead_goes_on(
+    monkeypatch, end, word
+):
+    looks = [httpx.ConnectError("refused"), Running(), Crashed(), Scheduled(), end]
     client = Mock()
     client.read_flow_run.side_effect = [
-        ObjectNotFound(Exception("404")),
-        *(SimpleNamespace(state=state) for state in (Cancelled(), Running())),
-        httpx.ConnectError("refused"),
+        look if isinstance(look, Exception) else SimpleNamespace(state=look) for look in looks
     ]
-    states = [server.current_state(client, "x") for _ in range(3)]
-    assert states == ["DELETED", "CANCELLED", "RUNNING"]
-    with pytest.raises(httpx.ConnectError):
-        server.current_state(client, "x")
+    stopped = threading.Event()
+    kill = Mock(side_effect=lambda *_: stopped.set())
+    monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setenv("PREFECT__FLOW_RUN_ID", "7")
+    monkeypatch.setattr(server, "flow_run", SimpleNamespace(id="7"))
+    monkeypatch.setattr(server, "POLL", 0.01)
+    monkeypatch.setattr(server, "get_client", lambda **_: contextlib.nullcontext(client))
+    log = []
+    with server.stopped_when_unwanted(log.append):
+        assert stopped.wait(60)
+    kill.assert_called_once_with(os.getpid(), signal.SIGTERM)
+    assert [call.args[0] for call in client.set_flow_run_state.call_args_list] == ["7", "7"]
+    assert log[2:] == [f"this run was {word}: it stops, and what it saved stays"]
 
 
-def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch):
-    from pipelines import flows
-    from pipelines.flows import training
+class Ended(Exception):
+    """The end of this process."""
 
-    class Ended(Exception):
-        pass
 
-    def end(code):
-        raise Ended(code)
-
+@pytest.mark.parametrize("answer", ["raised", "returned"])
+def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch, capsys, answer):
     def flow(*_, **__):
         assert server.alone
-        raise httpx.ConnectError("refused")
+        error = httpx.ConnectError("refused")
+        if answer == "returned":
+            return Failed(data=error)
+        raise error
 
     monkeypatch.setattr(flows, "is_answering", lambda: True)
+    end = Mock(side_effect=Ended)
     monkeypatch.setattr(os, "_exit", end)
     monkeypatch.setattr(training, "pretrain", flow)
-    with pytest.raises(Ended, match="69"):
+    with pytest.raises(Ended):
         flows.start("pretrain", "x")
-    assert not server.alone
+    end.assert_called_once_with(69)
+    assert not server.alone and "the server has gone" in capsys.readouterr().err

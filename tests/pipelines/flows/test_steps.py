@@ -1,112 +1,154 @@
-"""The runs below a flow's run in MLflow, and flows without MLflow."""
+"""The steps of a flow: its folder, its stages, and its run in MLflow."""
 
 import contextlib
+import json
 import logging
 from pathlib import Path
 from types import SimpleNamespace
 
-import prefect
 import pytest
+from prefect.states import Failed
 
-from electra.errors import UserError
-from electra.files import write_json
+from electra.errors import BadConfig
 from pipelines import tracking
-from pipelines.flows import artifacts, server, steps
-from pipelines.stages import STAGES
-from pipelines.tracking import recorder
-from pipelines.versioning import dvc_runner, workspace
+from pipelines.config.params import UNREAD
+from pipelines.flows import server, steps, training
+from pipelines.tracking import lineage, recorder
+from pipelines.versioning import dvc_runner, dvc_store, workspace
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.conftest import ROOT, files_of
-from tests.pipelines.flows.conftest import ABLATION
+from tests.conftest import edit, files_of
 
 CHECKOUT = dvc_runner.Checkout(Path())
+COMMIT = "1f" * 20
+GIVEN = {"commit": "HEAD", "settings": None, "hours": None, "nproc_per_node": 1}
 
 
-@pytest.mark.slow
-def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
-    from pipelines.flows.training import finetune
+@pytest.fixture
+def mlflow(alone, monkeypatch):
+    """Runs of flows in MLflow: what opened and what ended them."""
+    edit(Path("params.yaml"), "tracking: none", "tracking: mlflow")
+    calls = []
 
-    Path("params.yaml").write_text(ABLATION.replace("tracking: none", "tracking: mlflow"))
-    opened = []
-
-    def open_parent(name, params, key, facts):
-        opened.append(facts)
-        return f"parent of {name}"
+    def open_parent(title, params, key, facts):
+        calls.append((title, params, key, facts))
+        return "the run"
 
     monkeypatch.setattr(recorder, "open_parent", open_parent)
-    monkeypatch.setattr(tracking, "end_workflow", lambda *_: None)
-    with prefect.tags("user:anna", "trial"):
-        finetune("smoke")
-    assert opened[0]["mlflow.user"] == "anna" and opened[0]["mlflow.source.type"] == "JOB"
-    assert dvc.parents == ["parent of finetune smoke"] * 6
+    monkeypatch.setattr(tracking, "end_workflow", lambda *arguments: calls.append(arguments))
+    return calls
+
+
+@pytest.fixture
+def clone(tmp_path, alone, monkeypatch):
+    """A run of a commit takes place in the present folder, which counts as a clone. Calls of
+    whatever reaches other folders.
+    """
+    calls = []
+    monkeypatch.setattr(steps, "ROOT", tmp_path / "checkout")
+    monkeypatch.setattr(workspace, "resolve", lambda commit: COMMIT)
+    monkeypatch.setattr(
+        workspace,
+        "opened",
+        lambda _, __, variables: contextlib.nullcontext(
+            dvc_runner.Checkout(tmp_path, variables, pull=True)
+        ),
+    )
+    for module, name in (
+        (workspace, "link_untracked_files"),
+        (dvc_store, "forget_missing"),
+        (workspace, "save_experiment"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_, name=name: calls.append(name))
+    monkeypatch.setattr(dvc_store, "push", lambda target, *_: calls.append(target))
+    return calls
+
+
+def test_stages_hang_below_the_flows_run(alone, mlflow, tmp_path):
+    alone.flow_run.tags = ["trial", "user:anna"]
+    training.finetune.fn("smoke")
+    (title, params, key, facts), ending = mlflow
+    assert (title, params) == ("finetune smoke", {"flow": "finetune", "model": "smoke"})
+    assert key == "prefect-7" and facts["host"]
+    expected = {"mlflow.user": "anna", "mlflow.source.type": "JOB"}
+    expected["prefect.url"] = "http://***@host/runs/7"
+    variables = alone.checkout.variables
+    assert json.loads(variables[lineage.TAGS]) == expected and expected.items() <= facts.items()
+    assert variables[tracking.PARENT] == "the run" and UNREAD in variables
+    assert ending == ("the run", "FINISHED", tmp_path, None)
+
+
+def test_a_part_leaves_the_run_open_and_tags_its_own_stages(alone, mlflow, tmp_path):
+    training.part.fn("smoke", ["glue@smoke"], "glue@smoke", "the whole", GIVEN)
+    assert mlflow == [("the whole", "", tmp_path, ["glue@smoke"])]
 
 
 @pytest.mark.parametrize(
-    ("parent", "error", "ending"),
-    [
-        (None, None, ("a run", "FINISHED", None)),
-        (None, StageFailed("x: no", 65), ("a run", "FAILED", None)),
-        (None, StageFailed("x: stopped", 75), ("a run", "KILLED", None)),
-        ("the whole", None, ("the whole", "", ["glue@tiny"])),
-    ],
+    ("error", "status"),
+    [(StageFailed("x: no", 65), "FAILED"), (StageFailed("x: stopped", 75), "KILLED")],
 )
-def test_a_flow_ends_its_run_and_a_part_tags_its_stages_alone(monkeypatch, parent, error, ending):
-    ended = []
-    monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
-    monkeypatch.setattr(
-        tracking, "end_workflow", lambda run, status, _, stages: ended.append((run, status, stages))
-    )
-    request = workspace.Request("tiny", "", {})
-    running = steps.Run(request, CHECKOUT, {"tracking": "mlflow"}, parent=parent, ran=["glue@tiny"])
-    fails = pytest.raises(StageFailed) if error else contextlib.nullcontext()
-    with fails, steps.parent_run("finetune", running):
-        if error:
-            raise error
-    assert ended == [ending]
+def test_a_flow_that_ends_early_ends_its_run(alone, mlflow, monkeypatch, error, status):
+    monkeypatch.setattr(server, "end_if_unreachable", lambda: mlflow.append("at last"))
+    alone.failures = {"pretrain@smoke": [error]}
+    with pytest.raises(StageFailed):
+        training.pretrain.fn("smoke")
+    assert mlflow[1][1] == status and mlflow[2:] == ["at last"]
 
 
-def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
-    def end(*_):
+def test_mlflow_does_not_decide_how_a_flow_ends(alone, mlflow, monkeypatch, capsys):
+    def fail(*_):
         raise ValueError("dvc.lock is half written")
 
-    monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
-    monkeypatch.setattr(tracking, "end_workflow", end)
-    request = workspace.Request("tiny", "", {})
-    running = steps.Run(request, dvc_runner.Checkout(tmp_path), {"tracking": "mlflow"})
-    with steps.parent_run("pretrain", running):
-        assert running.parent == "a run"
-    assert "half written" in capsys.readouterr().err
-    running.parent = None
-    monkeypatch.setattr(recorder, "open_parent", end)
-    with steps.parent_run("pretrain", running):
-        assert running.parent is None
+    for module, name in ((tracking, "end_workflow"), (recorder, "open_parent")):
+        monkeypatch.setattr(module, name, fail)
+        training.pretrain.fn("smoke")
+        assert "half written" in capsys.readouterr().err
+    assert tracking.PARENT not in alone.checkout.variables
+
+
+def test_a_run_of_a_commit_shares_its_outputs_and_saves_its_results(alone, mlflow, clone):
+    training.pretrain.fn("smoke", settings={"models.smoke.pretrain.steps": 30})
+    stored = [f"pipelines/dvc.yaml:{kind}@smoke" for kind in ("corpus", "tokens", "pretrain")]
+    shared = ["link_untracked_files"] * 4
+    assert clone == [*shared, "forget_missing", *stored, "save_experiment"]
+    results = {"smoke/pretrain.json": Path("build/models/smoke/results.json").read_bytes()}
+    assert files_of(Path("results")) == results
+    title, params, _, facts = mlflow[0]
+    assert title == "pretrain smoke steps=30" and params["models.smoke.pretrain.steps"] == "30"
+    assert facts["mlflow.source.git.commit"] == COMMIT and facts["git.dirty"] == "false"
+    assert facts["settings"] == '{"models.smoke.pretrain.steps": 30}'
+    name = facts["dvc.experiment"]
+    page = alone.pages["pretrain-smoke"]["markdown"].splitlines()
+    assert page[0] == "# pretrain@smoke: ran" and page[4] == "| mlm_accuracy | 0.625 |"
+    assert page[-5:-1] == [
+        f"- commit `{COMMIT}`",
+        "- `models.smoke.pretrain.steps=30`",
+        f"- experiment `{name}`: `dvc exp branch {name} BRANCH` makes a branch of it",
+        "- [its run in MLflow](http://127.0.0.1:5000/#/runs/the run)",
+    ]
+    clone.clear()
+    training.part.fn("smoke", ["glue@smoke"], "glue@smoke", None, GIVEN)
+    assert "save_experiment" not in clone and mlflow[-1][-1] == ["glue@smoke"]
 
 
 def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch):
-    running = steps.Run(workspace.Request("tiny", "", {}), CHECKOUT, {}, parent="1f")
     for uri, page, expected in (
-        ("sqlite:///mlflow.db", "", "http://127.0.0.1:5000/#/runs/1f"),
-        ("http://me:s3cret@mlflow:5000/", "", "http://***@mlflow:5000/#/runs/1f"),
-        (
-            "http://mlflow:5000",
-            "https://team.example/mlflow",
-            "https://team.example/mlflow/#/runs/1f",
-        ),
+        ("sqlite:///mlflow.db", "", "http://127.0.0.1:5000"),
+        ("http://me:s3cret@mlflow:5000/", "", "http://***@mlflow:5000"),
+        ("http://mlflow:5000", "https://team.example/mlflow", "https://team.example/mlflow"),
     ):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         monkeypatch.setenv(steps.MLFLOW_PAGE, page)
-        assert running.origin == [f"- [its run in MLflow]({expected})"]
+        assert steps.mlflow_page() == expected
 
 
-def test_an_experiment_has_the_numbers_of_its_stages(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifacts, "show_numbers", lambda *_: None)
-    request = workspace.Request("smoke", "1f", {})
-    running = steps.Run(request, dvc_runner.Checkout(tmp_path), {})
-    for stage in ("glue", "tokens"):
-        write_json(tmp_path / STAGES[stage].results("smoke"), {"average": 1})
-        steps.record_numbers(f"{stage}@smoke", "ran", running)
-    steps.record_numbers("squad@smoke", "ran", running)  # which left none
-    assert files_of(tmp_path / "results").keys() == {"smoke/glue.json"}
+def test_what_is_up_to_date_is_cached_and_has_its_numbers_in_the_checkout(alone, monkeypatch):
+    monkeypatch.setattr(steps, "repro", lambda *_: dvc_runner.Outcome())
+    Path("build/squad/smoke/results.json").unlink()
+    assert set(training.finetune.fn("smoke").values()) == {"cached"}
+    assert {*alone.pages} == {
+        *("pretrain-smoke", "pretrain-smoke-numbers", "glue-smoke", "glue-smoke-numbers")
+    }
+    assert not Path("results").exists()
 
 
 def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog):
@@ -122,125 +164,56 @@ def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog):
     assert [record.exc_info is not None for record in records] == [False, True, True, False]
 
 
-def fail(code):
-    """Return what fails with a code and takes anything."""
-
-    def run(*_, **__):
-        raise StageFailed("a: no", code)
-
-    return run
+@pytest.mark.parametrize(
+    ("error", "is_tried_again"),
+    [
+        (StageFailed("x: killed", 137), True),
+        (StageFailed("x: no", 65), False),
+        (BadConfig("x: no"), False),
+        (ValueError("a bug"), True),
+    ],
+)
+def test_only_what_the_user_need_not_correct_is_tried_again(error, is_tried_again):
+    assert steps.is_worth_a_retry(None, None, Failed(data=error)) is is_tried_again
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [(65, "a: no"), (69, "a: no; pre-training on this machine would take 3 h")]
+    ("code", "estimates", "words"),
+    [
+        (65, [], "a: no"),
+        (69, [], "a: no; pre-training on this machine would take 3 h"),
+        (69, [StageFailed("no estimate")], "a: no"),
+    ],
 )
 def test_a_source_that_is_not_there_is_told_with_the_time_that_a_run_would_take(
-    monkeypatch, code, words
+    alone, code, estimates, words
 ):
-    def ask(checkout, command, *words):
-        return ["on this machine: 3 h, more or less"] if command == "estimate" else fail(code)()
-
-    monkeypatch.setattr(workspace, "ask", ask)
+    alone.failures = {"check": [StageFailed("a: no", code)], "estimate": estimates}
     with pytest.raises(StageFailed) as failed:
-        steps.check.fn("tiny", CHECKOUT, ["report"])
+        training.pretrain.fn("smoke")
     assert (str(failed.value), failed.value.exit_code) == (words, code)
 
 
-def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(monkeypatch):
-    monkeypatch.setattr(steps, "time_here", lambda *_: "")
-    models = {"tiny": {"pretrain": {}}, "small": {"pretrain": {"precision": "fp32"}}}
-    running = steps.Run(workspace.Request("tiny", "", {}), CHECKOUT, {"models": models})
-    for gpus, would_run, model, is_refused in (
-        ([], lambda *_: ["pretrain@tiny"], "tiny", True),
-        ([], fail(65), "tiny", True),
-        ([], lambda *_: [], "tiny", False),
-        ([], fail(65), "small", False),
-        ([], fail(65), "published", False),
-        (["H100"], fail(65), "tiny", False),
+def test_what_the_store_does_not_take_is_kept(alone, monkeypatch):
+    monkeypatch.setattr(dvc_store, "push", lambda *_: alone.fail("push"))
+    alone.failures = {"push": [StageFailed("a: no", 69)]}
+    with pytest.raises(StageFailed, match="a: no; everything is in this machine's cache") as failed:
+        steps.store("tokens@x", CHECKOUT)
+    assert failed.value.exit_code == 69
+
+
+def test_the_title_of_a_run_says_what_it_is_of(monkeypatch):
+    monkeypatch.setattr(workspace, "resolve", lambda commit: COMMIT)
+    whole = {"commit": "main", "settings": {"a.b": 1}}
+    for name, parameters, title in (
+        ("pretrain", {"model": "tiny", **whole}, "pretrain tiny 1f1f1f1f b=1"),
+        (
+            "part",
+            {"model": "tiny", "part": "glue@x", "given": whole},
+            "part tiny 1f1f1f1f b=1 glue@x",
+        ),
+        ("pretrain", {"model": "no such"}, "pretrain no such"),
     ):
-        monkeypatch.setattr("pipelines.tracking.lineage.gpus", lambda gpus=gpus: gpus)
-        monkeypatch.setattr(steps, "would_run", would_run)
-        refused = pytest.raises(StageFailed, match="tiny: this machine has no GPU")
-        with refused if is_refused else contextlib.nullcontext():
-            steps.require_gpu(model, running)
-
-
-def test_an_ablation_that_fails_stops_no_other_but_the_flow(monkeypatch):
-    stages = ["pretrain@x", "ablation@a", "ablation@b", "report"]
-    for failing, count in (("ablation@a", 3), ("pretrain@x", 1), ("", 4)):
-        ran: list[str] = []
-
-        def run_stage(stage, running, failing=failing, ran=ran):
-            ran.append(stage)
-            return "ran" if stage != failing else fail(65)()
-
-        monkeypatch.setattr(steps, "run_stage", run_stage)
-        with pytest.raises(StageFailed) if failing else contextlib.nullcontext():
-            steps.run_stages(stages, None)
-        assert ran == stages[:count]
-
-
-@pytest.mark.parametrize("pull", [False, True])
-def test_a_stage_runs_below_the_flows_run_and_is_stored_where_others_need_it(pull, monkeypatch):
-    checkout = dvc_runner.Checkout(Path("clone"), pull=pull)
-    running = steps.Run(workspace.Request("tiny", "", {}), checkout, {}, parent="run-7")
-    below = checkout.with_variables({tracking.PARENT: "run-7"})
-    calls = []
-
-    def repro(*values):
-        calls.append(values)
-        return dvc_runner.Outcome(ran=["tokens@x"])
-
-    monkeypatch.setattr(steps, "get_run_logger", lambda: logging.getLogger("a run"))
-    monkeypatch.setattr(steps, "repro", repro)
-    monkeypatch.setattr(steps, "store", lambda *values: calls.append(values))
-    assert steps.run_stage.fn("tokens@x", running) == "ran" and running.ran == ["tokens@x"]
-    (target, place, _, seconds), *stored = calls
-    assert (target, place, seconds) == ("pipelines/dvc.yaml:tokens@x", below, running.seconds)
-    assert stored == ([(target, below)] if pull else [])
-    calls.clear()
-    assert steps.run_stage.fn("report", running) == "cached"
-    assert calls[0][0] == "dvc.yaml:report"
-
-
-def test_what_the_store_does_not_take_is_kept(monkeypatch):
-    monkeypatch.setattr(steps, "get_run_logger", lambda: logging.getLogger("a run"))
-    monkeypatch.setattr("pipelines.versioning.dvc_store.push", fail(69))
-    with pytest.raises(StageFailed, match="a: no; everything is in this machine's cache"):
-        steps.store.fn("tokens@x", CHECKOUT)
-
-
-def test_a_login_in_the_servers_address_is_no_tag(monkeypatch):
-    monkeypatch.setattr(
-        steps, "flow_run", SimpleNamespace(tags=[], ui_url="http://me:s3cret@host:4200/runs/1")
-    )
-    assert (
-        steps.tags(workspace.Request("smoke", "", {}))["prefect.url"]
-        == "http://***@host:4200/runs/1"
-    )
-
-
-def test_a_run_has_positive_limits_and_may_die_five_times(monkeypatch):
-    log = logging.getLogger("a run")
-    here = dvc_runner.Checkout(ROOT)
-    monkeypatch.setattr(steps, "get_run_logger", lambda: log)
-    monkeypatch.setattr(workspace, "opened", lambda *_: contextlib.nullcontext(here))
-    monkeypatch.setattr(workspace, "params", lambda _: {"tracking": "none"})
-    monkeypatch.setattr(server, "stopped_when_unwanted", contextlib.nullcontext)
-    monkeypatch.setattr(server, "end_if_unreachable", lambda: None)
-    request = workspace.Request("tiny", "", {})
-    flow_run = SimpleNamespace(run_count=5, tags=[], ui_url="")
-    monkeypatch.setattr(steps, "flow_run", flow_run)
-    for hours, seconds in ((None, None), (1.5, 5400)):
-        with steps.opened_run("pretrain", request, hours, 1) as running:
-            assert running.seconds == seconds
-    flow_run.run_count = 6
-    for hours, processes, words in (
-        (-1, 1, "hours: is -1"),
-        (0, 1, "hours: is 0"),
-        (None, 0, "nproc_per_node: is 0"),
-        (None, 1, "has died 5 times"),
-    ):
-        refused = pytest.raises(UserError, match=words)
-        with refused, steps.opened_run("pretrain", request, hours, processes):
-            pass
+        flow_run = SimpleNamespace(flow_name=name, parameters=parameters)
+        monkeypatch.setattr(steps, "flow_run", flow_run)
+        assert steps.run_title() == title

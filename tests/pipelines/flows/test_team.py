@@ -3,73 +3,88 @@
 import contextlib
 import uuid
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
-from prefect.states import Completed, Crashed, Failed, Running, Scheduled
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Completed, Crashed, Failed, Pending, Running, Scheduled
 from prefect.types._datetime import now
 
 from pipelines.flows import server
 from pipelines.flows import team as module
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import StageFailed
+from tests.conftest import edit
 
 
-@pytest.mark.slow
-def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkeypatch):
-    handed_out = []
-    keys = set()
-    bad = set()
+@pytest.fixture
+def worker(alone, monkeypatch):
+    """Does every part at once. Keeps its stages, its name and its queue; those of `bad` fail."""
+    worker = SimpleNamespace(parts=[], keys=set(), bad=set(), waits=[])
 
-    def elsewhere(name, *, parameters, work_queue_name, idempotency_key, **more):
+    def run_deployment(name, *, parameters, work_queue_name, idempotency_key, **options):
+        stages = ",".join(parameters["stages"])
         assert name == "part/electra" and parameters["model"] == "smoke"
-        assert more["flow_run_name"] == f"part smoke {parameters['part']}".strip()
-        handed_out.append((",".join(parameters["stages"]), parameters["part"], work_queue_name))
-        keys.add(idempotency_key)
-        state = Failed(message="no") if parameters["stages"][0] in bad else Completed()
+        assert options["flow_run_name"] == f"part smoke {parameters['part']}".strip()
+        worker.parts.append((stages, parameters["part"], work_queue_name))
+        worker.keys.add(idempotency_key)
+        worker.given = parameters["given"]
+        state = Failed(message="no") if stages in worker.bad else Completed()
         return FlowRun(flow_id=uuid.uuid4(), state=state)
 
-    monkeypatch.setattr(module, "run_deployment", elsewhere)
-    monkeypatch.setattr(workspace, "resolve", lambda commit: "")
+    def submit(*work, wait_for, return_state):
+        """As of a task: it does not begin if one that it waits for has failed."""
+        state = Completed()
+        if not all(future.state.is_completed() for future in wait_for):
+            state = Pending()
+        else:
+            try:
+                module.hand_out.fn(*work)
+            except StageFailed as error:
+                state = Failed(message=str(error))
+        return SimpleNamespace(state=state, wait=lambda: worker.waits.append(len(worker.parts)))
+
+    monkeypatch.setattr(module, "run_deployment", run_deployment)
+    monkeypatch.setattr(module.hand_out, "submit", submit)
+    monkeypatch.setattr(module, "flow_run", SimpleNamespace(id="x", tags=[]))
+    return worker
+
+
+def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(worker, monkeypatch):
+    resolve = Mock(return_value="")  # as without git
+    monkeypatch.setattr(workspace, "resolve", resolve)
     trained = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b"]
-    assert module.team("smoke") == [*trained, "report"]
-    parts = {
-        (stage, "cpu")
-        for stage in ("tokens@smoke", "tasks@smoke", *trained, ",".join([*trained, "report"]))
-    }
-    assert {(stages, queue) for stages, _, queue in handed_out} == parts and len(handed_out) == len(
-        parts
-    ) == len(keys)
-    order = [stages for stages, _, _ in handed_out]
-    assert order.index("tokens@smoke") < order.index("pretrain@smoke") < order.index("glue@smoke")
-    assert [stages for stages, part, _ in handed_out if not part] == [order[-1]], (
-        "the last part's results are the run's"
-    )
+    whole = ",".join([*trained, "report"])
+    assert module.team.fn("smoke", commit="", hours=2) == [*trained, "report"]
+    resolve.assert_called_with("HEAD")
+    order = ["tokens@smoke", "pretrain@smoke", "tasks@smoke", *trained[1:]]
+    assert worker.parts == [*((stage, stage, "cpu") for stage in order), (whole, "", "cpu")]
+    assert worker.waits[0] == len(order), "all are handed out before one is waited for"
+    assert len(worker.keys) == len(worker.parts)
+    assert worker.given == {"commit": "", "settings": {}, "hours": 2, "nproc_per_node": 1}
 
-    handed_out.clear()
-    bad |= {"glue@smoke"}
-    with pytest.raises(StageFailed, match="1 of 5 parts failed: glue@smoke"):
-        module.team("smoke")
-    assert handed_out[-1] == ("pretrain@smoke,squad@smoke,ablation@a,ablation@b", "", "cpu")
-    bad |= {"pretrain@smoke", "tasks@smoke"}
-    handed_out.clear()
-    with pytest.raises(StageFailed, match="5 of 5 parts failed"):
-        module.team("smoke")
-    assert not {"glue@smoke", "squad@smoke"} & {stages for stages, _, _ in handed_out}
+    edit(Path("params.yaml"), ", precision: fp32", "")
+    for bad, words, last in (
+        ("glue@smoke", "1 of 5 .*: glue@smoke; start", ",".join([trained[0], *trained[2:]])),
+        ("tokens@smoke", "5 of 5 parts failed", "tasks@smoke"),
+        (whole, "results: did not end well", whole),
+    ):
+        worker.parts.clear()
+        worker.bad = {bad}
+        with pytest.raises(StageFailed, match=words):
+            module.team.fn("smoke")
+        assert worker.parts[-1][0] == last
+    queues = {stage: queue for stage, _, queue in worker.parts}
+    assert queues == dict.fromkeys([*order, whole], "cpu") | dict.fromkeys(trained, "gpu")
 
 
-@pytest.mark.parametrize("code, waits", [(500, True), (404, False)])
-def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code, waits):
-    """Prefect's server says 500 when its database is slow; the part is being done meanwhile."""
-    request = httpx.Request("GET", "http://127.0.0.1:4200/api/flow_runs/1")
-    error = httpx.HTTPStatusError(
-        "", request=request, response=httpx.Response(code, request=request)
-    )
-    state = Failed(data=PrefectHTTPStatusError.from_httpx_error(error))
-    assert module.is_server_gone(None, None, state) is waits
+def test_a_part_waits_for_a_server_that_does_not_answer():
+    for error, waits in ((httpx.ConnectError("refused"), True), (StageFailed("x: no"), False)):
+        assert module.is_server_gone(None, None, Failed(data=error)) is waits
 
 
 def run_in(state, count=1):
@@ -101,5 +116,11 @@ def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch):
 
 def test_a_part_that_dies_too_often_or_is_left_alone_is_over():
     long_ago = Crashed(timestamp=now("UTC") - timedelta(hours=1))
-    over = [(Crashed(), 1), (Crashed(), 6), (long_ago, 1), (Running(), 6), (Failed(), 1)]
-    assert [module.has_ended(run_in(*case)) for case in over] == [False, True, True, False, True]
+    for state, count, is_over in (
+        (Crashed(), 5, False),
+        (Crashed(), 6, True),
+        (long_ago, 1, True),
+        (Running(), 6, False),
+        (Failed(), 1, True),
+    ):
+        assert module.has_ended(run_in(state, count)) is is_over

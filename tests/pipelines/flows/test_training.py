@@ -1,128 +1,107 @@
-"""The flows of a model: their stages, their pages, and their retries. DVC is a stand-in."""
-
-from pathlib import Path
+"""The flows of a model: their stages, their order, and their retries. DVC is a stand-in."""
 
 import pytest
 
-from electra.errors import BadConfig
+from electra.errors import BadConfig, UserError
 from pipelines.flows import steps, training
-from pipelines.flows.training import flow_stages
 from pipelines.tracking import lineage
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.conftest import SMOKE
-from tests.pipelines.flows.conftest import artifacts
+
+TUNED = ["pretrain@smoke", "glue@smoke", "squad@smoke"]
+ABLATIONS = ["ablation@a", "ablation@b"]
+WHOLE = [*TUNED, *ABLATIONS, "report"]
+ORDER = ["corpus@smoke", "tokens@smoke", "pretrain@smoke", "tasks@smoke", *WHOLE[1:]]
 
 
-def test_the_models_of_the_checkout_are_offered(tmp_path, monkeypatch):
+def test_the_models_of_the_checkout_are_offered(dvc, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "ROOT", tmp_path)
-    assert training.models() == []  # the run itself says what is wrong with params.yaml
-    (tmp_path / "params.yaml").write_text(
-        SMOKE.replace("published: {}", "published: {theirs: {folder: x}}")
-    )
     assert training.models() == ["smoke", "base", "theirs"]
     (tmp_path / "params.yaml").write_text("models: [")
-    assert training.models() == []
+    assert training.models() == []  # the run itself says what is wrong with params.yaml
 
 
-def test_each_flow_has_its_stages():
-    ablations = {"a": {"base": {"model": "m"}}, "b": {"base": {"model": "other"}}}
-    tuned = {"m": {"model": "m"}, "m2": {"model": "m"}, "x": {"model": "other"}}
-    params = {
-        "published": {},
-        "finetunings": tuned,
-        "ablations": ablations,
-        "run": {"models": ["m"]},
-    }
-    road = ["pretrain@m", "glue@m", "squad@m", "glue@m2", "squad@m2"]
-    assert flow_stages("pretrain", "m", params) == road[:1]
-    assert flow_stages("finetune", "m", params) == road
-    assert flow_stages("ablations", "m", params) == ["ablation@a"]
-    assert flow_stages("workflow", "m", params) == [*road, "ablation@a", "report"]
-    assert (
-        flow_stages("finetune", "other", params | {"published": {"other": {}}})[0]
-        == "published@other"
-    )
-    assert "report" not in flow_stages("workflow", "other", params)
-    with pytest.raises(BadConfig, match="none of the model 'third'"):
-        flow_stages("ablations", "third", params)
-
-
-@pytest.mark.slow
-def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeypatch):
-    Path("params.yaml").write_text(SMOKE.replace(", precision: fp32", ""))
-    monkeypatch.setattr(
-        steps,
-        "time_here",
-        lambda *_: "; pre-training would take, on this machine's 2 CPU cores: a year",
-    )
-    monkeypatch.setattr(lineage, "gpus", list)
-    assert training.pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
-    dvc.would_run = ["pretrain@smoke"]
-    with pytest.raises(
-        StageFailed, match=r"smoke: this machine has no GPU; .*precision: fp32.*CPU cores: a year$"
+def test_each_flow_runs_its_stages_and_before_them_their_inputs(alone):
+    for flow, model, stages in (
+        (training.pretrain, "smoke", TUNED[:1]),
+        (training.finetune, "smoke", TUNED),
+        (training.ablations, "smoke", ABLATIONS),
+        (training.finetune, "theirs", ["published@theirs"]),
+        (training.workflow, "base", ["pretrain@base", "glue@base", "squad@base"]),
+        (training.workflow, "smoke", WHOLE),
     ):
-        training.pretrain("smoke", commit="")
-    monkeypatch.setattr(lineage, "gpus", lambda: ["H100"])
-    assert training.pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
-    with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl.*CPU cores: a year"):
-        training.pretrain("base", commit="")
+        alone.calls.clear()
+        alone.asked.clear()
+        assert flow.fn(model) == dict.fromkeys(stages, "ran")
+        options = [f"--stage={stage.partition('@')[0]}" for stage in stages if stage != "report"]
+        assert alone.asked == ["params", " ".join(["check", model, *options])]
+    assert alone.calls == ORDER, "a task for each stage of DVC, inputs first"
+    assert alone.target == "dvc.yaml:report", "which is not one of pipelines/dvc.yaml"
+    with pytest.raises(BadConfig, match="none of the model 'base'"):
+        training.ablations.fn("base")
 
 
-@pytest.mark.slow
-def test_limits_and_counts_are_positive(dvc):
-    for given, words in (
-        ({"hours": -1}, "hours: is -1"),
-        ({"hours": 0}, "hours: is 0"),
-        ({"nproc_per_node": 0}, "is 0"),
+def test_an_ablation_that_fails_stops_no_other_but_the_flow(alone):
+    for failing, ran in (("ablation@a", ORDER[:-1]), ("squad@smoke", ORDER[:6])):
+        alone.calls.clear()
+        alone.failures = {failing: [StageFailed("x: no arm", 65)]}
+        with pytest.raises(StageFailed, match="no arm"):
+            training.workflow.fn("smoke")
+        assert alone.calls == ran, "no report of what is not complete"
+
+
+def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(alone, monkeypatch):
+    gpus = []
+    monkeypatch.setattr(lineage, "gpus", lambda: gpus)
+    training.pretrain.fn("base")
+    alone.is_stale = True
+    for model in ("smoke", "theirs"):
+        training.pretrain.fn(model)
+    words = r"base: this machine has no GPU; .*models\.base\.pretrain\.precision: fp32 .* take 3 h$"
+    with pytest.raises(StageFailed, match=words) as refused:
+        training.pretrain.fn("base")
+    assert refused.value.exit_code == 69
+    alone.failures = {"would_run": [StageFailed("no data")]}  # in a new clone DVC cannot tell
+    alone.is_stale = False
+    with pytest.raises(StageFailed, match="no GPU"):
+        training.pretrain.fn("base")
+    gpus.append("H100")
+    training.pretrain.fn("base")
+
+
+def test_limits_and_counts_are_positive_and_a_run_may_die_five_times(alone):
+    training.pretrain.fn("smoke", hours=1.5, nproc_per_node=2)
+    assert alone.seconds == 5400 and alone.checkout.variables["PET_NPROC_PER_NODE"] == "2"
+    alone.calls.clear()
+    for flow, given, words in (
+        (training.pretrain, {"hours": -1}, "hours: is -1"),
+        (training.pretrain, {"hours": 0}, "hours: is 0"),
+        (training.pretrain, {"nproc_per_node": 0}, "is 0"),
+        (training.ablations, {"nproc_per_node": 2}, "one process"),
     ):
         with pytest.raises(BadConfig, match=words):
-            training.pretrain("smoke", commit="", **given)
-    assert not dvc.calls
-
-
-def test_each_arm_of_an_ablation_is_one_process(monkeypatch):
-    def open_run(*_):
-        raise StageFailed("opened", 1)
-
-    monkeypatch.setattr(steps, "opened_run", open_run)
-    with pytest.raises(BadConfig, match="one process"):
-        training.ablations.fn("smoke", nproc_per_node=2)
-    for run, processes in ((training.ablations, 1), (training.pretrain, 2)):
-        with pytest.raises(StageFailed, match="opened"):
-            run.fn("smoke", nproc_per_node=processes)
+            flow.fn("smoke", **given)
+    alone.flow_run.run_count = 6
+    with pytest.raises(UserError, match="has died 5 times"):
+        training.pretrain.fn("smoke")
+    assert not alone.calls
 
 
 @pytest.mark.slow
-def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc):
-    stages = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b", "report"]
-    assert training.workflow("smoke") == dict.fromkeys(stages, "ran")
-    order = ["corpus@smoke", "tokens@smoke", "pretrain@smoke", "tasks@smoke", *stages[1:]]
-    assert dvc.calls == order, "a task for each stage of DVC, inputs first"
-    pages = artifacts()
-    first = {key: pages[key].splitlines()[4] for key in ("glue-smoke", "ablation-a")}
-    assert first == {"glue-smoke": "| pretrained.average | 91.25 |", "ablation-a": "| one | 90.5 |"}
-    dvc.calls.clear()
-    dvc.failures = {"ablation@a": [StageFailed("ablation@a: no arm", 65)]}
-    with pytest.raises(StageFailed, match="no arm"):
-        training.workflow("smoke")
-    assert dvc.calls == order[:-1], "no report of what is not complete"
-
-
-@pytest.mark.slow
-def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(dvc):
-    road = ["corpus@smoke", "tokens@smoke"]
+def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(
+    dvc, prefect_server, monkeypatch
+):
+    monkeypatch.setattr(steps.run_stage, "retry_delay_seconds", 0)
     dvc.failures = {
         "pretrain@smoke": [StageFailed("x: killed", 137), StageFailed("x: stopped", 75)]
     }
     training.finetune("smoke")
-    assert dvc.calls == [*road, *["pretrain@smoke"] * 3, "tasks@smoke", "glue@smoke", "squad@smoke"]
+    assert dvc.calls == [*ORDER[:2], *["pretrain@smoke"] * 3, *ORDER[3:6]]
     dvc.calls.clear()
     dvc.failures = {
         "pretrain@smoke": [StageFailed("pretrain@smoke: models.smoke.x: is not a parameter", 64)]
     }
     with pytest.raises(StageFailed, match="is not a parameter"):
         training.finetune("smoke")
-    assert dvc.calls == [*road, "pretrain@smoke"]
     with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl"):
         training.workflow("base")
-    assert dvc.calls == [*road, "pretrain@smoke"], "DVC was not asked"
+    assert dvc.calls == ORDER[:3], "DVC was not asked"

@@ -4,14 +4,11 @@ has.
 
 import os
 import re
-import subprocess
-import sys
 import threading
 
 from pipelines.tracking import PARENT
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.uploader import upload
-from tests.conftest import ROOT, environment
 
 CLOSE = {"what": "close", "run": "", "time": 9.0, "status": "FINISHED"}
 
@@ -67,28 +64,3 @@ def metric(step, run="", **values):
 
 def losses(steps):
     return [metric(step, loss=float(step)) for step in steps]
-
-
-STAGE = """
-import time
-from pathlib import Path
-from pipelines.tracking import open_run
-with open_run("pretrain", "x", tracking="mlflow", run_folder=Path("runs/x")) as tracker:
-    for step in range({count}):
-        tracker.metrics(step, {{"loss": 1.0}})
-    print("trained", flush=True)
-    {then}
-print("done")
-"""
-
-
-def stage(folder, count, store, then=""):
-    """A stage in a process of its own, which logs so many points to a store."""
-    return subprocess.Popen(
-        [sys.executable, "-c", STAGE.format(count=count, then=then)],
-        cwd=folder,
-        env=environment(ROOT, MLFLOW_TRACKING_URI=store),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

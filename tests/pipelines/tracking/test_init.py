@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,10 +13,9 @@ from electra.errors import Stopped
 from electra.files import write_atomic
 from electra.stopping import Interrupted
 from pipelines import tracking
-from pipelines.tracking import Tracker, open_run, recorder, uploader
+from pipelines.tracking import Tracker, open_run, recorder
 from pipelines.tracking.event_log import EventLog
 from tests.conftest import ROOT
-from tests.pipelines.tracking.events import points, runs, stage
 
 
 def test_without_tracking_everything_is_a_no_op(tmp_path):
@@ -31,13 +31,23 @@ def test_a_tracker_reports_what_happened():
     events = []
     tracker = Tracker(SimpleNamespace(send=events.append))
     settings = {"rate": {"peak": 1e-3, "phases": {}}, "d": [1, 2], "e": "x", "f": None}
-    with tracker.child("cola", settings) as child, child.child("seed1", {}) as seed:
+    with tracker.child("cola", settings, 5.0, 6.0) as child, child.child("seed1", {}) as seed:
         seed.metrics(3, {"loss": 1, "text": "dropped"})
-    order = ["open cola", "open cola/seed1", "metrics cola/seed1", "close cola/seed1", "close cola"]
-    assert [f"{event['what']} {event['run']}" for event in events] == order
+        seed.metrics(4, {"valid/loss": 1})
+        seed.summary({"valid/loss": 1, "glue": {"rte": 2}})
+        seed.dataset("rows", "1f", "train")
+        seed.tags({"seeds": 1})
+    assert [event["what"] for event in events] == [
+        *("open", "open", "metrics", "metrics", "metrics", "dataset", "tags", "close", "close")
+    ]
+    assert {event["run"] for event in events[1:-1]} == {"cola/seed1"}
+    opened, _, loss, _, summary, dataset, tags, _, closed = events
     params = {"rate.peak": "0.001", "rate.phases": "{}", "d": "[1, 2]", "e": "x", "f": "null"}
-    assert events[0]["params"] == params
-    assert events[2]["values"] == {"loss": 1.0}
+    assert opened["params"] == params
+    assert (opened["time"], closed["time"]) == (5.0, 6.0) and loss["time"] > 1e9
+    assert loss["values"] == {"loss": 1.0} and seed.clock.keys() == {4}
+    assert (summary["step"], summary["values"]) == (None, {"valid/loss": 1.0, "glue/rte": 2.0})
+    assert dataset["digest"] == "1f" and tags["values"] == {"seeds": "1"}
     stops = (Stopped("x: stopped"), KeyboardInterrupt(), Interrupted(15))
     for error, status in (*((stop, "KILLED") for stop in stops), (OSError(), "FAILED")):
         with pytest.raises(type(error)), tracker.child("a", {}):
@@ -95,17 +105,21 @@ def test_an_uploader_that_takes_long_is_not_waited_for(tmp_path, monkeypatch, ca
         [sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE
     )
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: {"ours": {}, "theirs": {}})
-    monkeypatch.setattr(tracking, "start_uploader", lambda folder: started)
+    start = Mock(return_value=started)
+    monkeypatch.setattr(tracking, "start_uploader", start)
     monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
     try:
         tracking.end_workflow("a-run", "FINISHED", tmp_path, ["ours"])
-        assert started.poll() is None  # it goes on, and what it has not sent stays in the log
+        assert (
+            started.poll() is None and started.stdin.closed
+        )  # it goes on, and what it has not sent stays in the log
         text = next((tmp_path / "runs").rglob("*.jsonl")).read_text()
         assert "a-run" in text and '"hashes": {"ours": {}}' in text
         monkeypatch.setattr(tracking, "CLOSE_SECONDS", 0.1)
         with open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / "runs/x"):
             pass
         assert started.poll() is not None, "a stage leaves none behind"
+        assert start.call_count == 2
         assert "MLflow did not answer in time; `electra sync` sends" in capsys.readouterr().err
     finally:
         started.kill()
@@ -131,21 +145,34 @@ def test_a_relative_store_is_one_in_the_projects_folder(monkeypatch):
 def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(
     monkeypatch, tmp_path, no_uploader
 ):
-    keys = set()
+    def opening(folder):
+        """Return what the log of a stage begins with."""
+        values = {"params": {"a": 1}, "tags": {"data": "x"}, "run_folder": tmp_path / folder / "x"}
+        with open_run("glue", "x", tracking="mlflow", **values):
+            pass
+        (log,) = (tmp_path / folder / tracking.FOLDER).iterdir()
+        return EventLog(log).read(0, 1)[0][0]
+
+    workflows = []
     for user in ("anna", "ben"):
         monkeypatch.setenv("LOGNAME", user)
-        with open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / user / "x"):
-            pass
-        (folder,) = (tmp_path / user / tracking.FOLDER).iterdir()
-        keys.add(EventLog(folder).read(0, 1)[0][0]["workflow"][0])
-    assert len(keys) == 2
+        event = opening(user)
+        assert event["params"] == {"a": "1"} and event["tags"]["data"] == "x"
+        workflows.append(event["workflow"])
+    assert workflows[0][0] != workflows[1][0] and workflows[0][1].startswith("by hand, 20")
+
+    words = ["python", "-m", "dvc", "repro", "pipelines/dvc.yaml:glue@x"]
+    dvc = SimpleNamespace(cmdline=lambda: words, pid=5, create_time=lambda: 1.5)
+    process = SimpleNamespace(parents=lambda: [dvc])
+    monkeypatch.setattr("psutil.Process", lambda: process)
+    monkeypatch.setattr("socket.gethostname", lambda: "host")
+    assert opening("dvc")["workflow"] == ["dvc-host-5-1", "dvc repro glue@x"]
 
 
-@pytest.mark.slow
-def test_twenty_thousand_points_reach_mlflow_from_a_stage(store, tmp_path):
-    process = stage(tmp_path, 20_000, os.environ["MLFLOW_TRACKING_URI"])
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0 and out == "trained\ndone\n", err
-    if err:  # a machine too busy for the seconds that a stage gives the store
-        assert "pipelines sync" in err and uploader.sync(tmp_path / "runs" / "tracking") == []
-    assert len(points(store, runs(store)["pretrain@x"], "loss")) == 20000
+def test_a_full_disk_costs_a_stage_its_record_and_one_line(tmp_path, capsys):
+    (tmp_path / tracking.FOLDER).write_text("a file where a folder of events is expected")
+    with open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / "x") as tracker:
+        tracker.metrics(1, {"loss": 1.0})
+    error = capsys.readouterr().err
+    assert error.startswith("warning: tracking: ") and error.count("\n") == 1
+    assert error.endswith("; the stage continues without it\n")

@@ -1,13 +1,12 @@
 """DVC's hashes of a run's inputs and outputs."""
 
 import os
-import subprocess
 
 import pytest
 
 from pipelines import tracking
 from pipelines.tracking import lineage, uploader
-from tests.conftest import copy_project, run
+from tests.conftest import commit, copy_project, git, run
 from tests.pipelines.tracking.events import runs
 
 
@@ -53,29 +52,32 @@ def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path):
         assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}, broken
 
 
-def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch):
+def test_a_user_that_the_system_does_not_know_has_a_number(tmp_path, monkeypatch):
     def unknown():
         raise KeyError("getpwuid(): uid not found: 4711")
 
     monkeypatch.setattr("getpass.getuser", unknown)
     monkeypatch.setattr("os.getuid", lambda: 4711)
-    assert lineage.common_tags()["mlflow.user"] == "4711"
+    monkeypatch.setattr(lineage, "ROOT", tmp_path)
+    git(tmp_path, "init", "-q")  # and nothing is committed
+    tags = lineage.common_tags()
+    assert tags["mlflow.user"] == "4711" and "mlflow.source.git.commit" not in tags
 
 
 def test_a_run_says_whether_its_code_is_committed_and_which_gpus_it_has(tmp_path, monkeypatch):
     monkeypatch.setattr(lineage, "ROOT", tmp_path)
     monkeypatch.setattr(lineage, "gpus", lambda *options: [f"H100 {' '.join(options)}"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv(lineage.TAGS, '{"host": "of the flow"}')
     names = ("electra/nn/a.py", "pipelines/a.py", "pipelines/b/c/d.py", "params.yaml", "README.md")
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
-        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", "-C", tmp_path, *author, *command], check=True)
+    git(tmp_path, "init", "-q")
+    commit(tmp_path, "all")
     for name in names:
         (tmp_path / name).write_text("changed")
         tags = lineage.common_tags()
         assert tags["git.dirty"] == ("false" if name == "README.md" else "true"), name
         (tmp_path / name).write_text("")
-    assert tags["gpu"] == "H100 --id=1"
+    assert tags["gpu"] == "H100 --id=1" and tags["host"] == "of the flow"
