@@ -1,6 +1,7 @@
 """Bad lines, the ways to compress a file, and short ways to write and read one."""
 
 import bz2
+import functools
 import gzip
 import io
 import lzma
@@ -18,7 +19,7 @@ from pipelines.text.cleaning import Document, Rejected
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".bz2": bz2.compress,
-    ".gz": gzip.compress,
+    ".gz": functools.partial(gzip.compress, mtime=0),  # the same bytes in every process
     ".xz": lzma.compress,
     ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
 }

@@ -259,7 +259,7 @@ def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not(
     monkeypatch, answers, pauses
 ):
     waited = []
-    monkeypatch.setattr("time.sleep", waited.append)
+    monkeypatch.setattr(hub, "time", SimpleNamespace(sleep=waited.append))
     monkeypatch.setattr("huggingface_hub.hf_hub_download", Mock(side_effect=answers))
     fails = pytest.raises(SourceUnreachable)
     with contextlib.nullcontext() if __file__ in answers else fails:

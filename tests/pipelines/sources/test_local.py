@@ -1,6 +1,5 @@
 """Local files of every format and compression, good ones and bad ones."""
 
-import gzip
 import json
 import os
 import sys
@@ -334,12 +333,12 @@ TAR = bytes(257) + b"ustar"
 
 @pytest.mark.parametrize("name, content, fault", [
     ("a.tar", TAR, "a tar archive"),
-    ("a.tar.gz", gzip.compress(TAR), "a tar archive"),
+    ("a.tar.gz", COMPRESS[".gz"](TAR), "a tar archive"),
     ("a.zip", b"PK\x03\x04", "a zip file"),
     ("a.pdf", b"%PDF-1.4", "a binary file"),
     ("a.db", b"SQLite format 3" + bytes(20) + b"a text of it" * 9, "a binary file"),
     ("a.parq", b"PAR1", "a parquet file"),
-    ("a.parquet.gz", gzip.compress(b"PAR1"), "compressed as a whole"),
+    ("a.parquet.gz", COMPRESS[".gz"](b"PAR1"), "compressed as a whole"),
     *((f"a{kind}.txt", COMPRESS[kind](b"text"), "compressed, but") for kind in COMPRESSIONS),
 ])  # fmt: skip
 def test_what_is_no_text_is_refused(tmp_path, name, content, fault):
