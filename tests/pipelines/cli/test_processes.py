@@ -218,6 +218,7 @@ def silent():
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.slow
 def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     process = start(project, "--nnodes", "2", "--rdzv-endpoint", silent)
     assert finish(process, 69, timeout=60).splitlines()[-1] == (
