@@ -274,6 +274,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
+        sweep(temporary)  # of what could not be removed
         for part in [*temporary.rglob("*"), temporary]:
             _fsync(part)
         _put(temporary, path)

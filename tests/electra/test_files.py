@@ -68,6 +68,15 @@ for number in range(60):
 """
 
 
+def test_what_could_not_be_removed_is_in_no_finished_folder(tmp_path, monkeypatch):
+    with atomic_folder(tmp_path / "a") as folder:
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+            write_atomic(folder / "b", "b")
+        assert len([*folder.iterdir()]) == 2
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
+
+
 def test_two_writers_with_the_same_process_number_leave_whole_files(tmp_path):
     started = [
         subprocess.Popen([sys.executable, "-c", WRITER, name], cwd=tmp_path, env=environment(ROOT))
