@@ -14,8 +14,9 @@ from electra.pretraining import compiling, model
 from electra.pretraining.compiling import compile_parts
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
+from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, can_use_two_threads
-from tests.electra.helpers import MadeUpRows, config, data, train
+from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config, data, train
 from tests.electra.pretraining.step_helpers import (
     CPU,
     META,
@@ -54,10 +55,15 @@ def test_captured_steps_do_what_plain_ones_do(slices, precision, captures):
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, capsys):
+def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, capsys, monkeypatch):
+    """Each step sums gradients once: a second time would take another process's next step for this
+    one.
+    """
+    calls = []
+    monkeypatch.setattr(World, "sum_in_place", lambda *_: calls.append(1))
     graphs = Rerun(failing=number)
     agree(train_steps(config(), 4, graphs=graphs), train_steps(config(), 4))
-    assert graphs.failed
+    assert graphs.failed and len(calls) == 2 * (WARM_UP + 4)
     assert capsys.readouterr().err.count("warning: no CUDA graphs") == 1
 
 
@@ -68,6 +74,24 @@ def test_a_capture_without_memory_is_no_reason_to_go_on(monkeypatch):
     monkeypatch.setattr(Rerun, "capture", refuse)
     with pytest.raises(torch.OutOfMemoryError):
         train_steps(config(), graphs=Rerun())
+
+
+@pytest.mark.slow
+def test_all_is_compiled_before_the_capture():
+    """Compiling in a capture is an error on a GPU, so the steps of the warm-up have the same
+    buffers.
+    """
+    compiled = []
+    graphs = Rerun()
+
+    def backend(graph, inputs):
+        compiled.append(graphs.count)
+        return graph.forward
+
+    train_steps(
+        config(), 4, before=lambda model: compile_parts(model, backend=backend), graphs=graphs
+    )
+    assert compiled and set(compiled) == {0} and graphs.count == 3
 
 
 # ── two slices at once ──
@@ -173,25 +197,30 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
 )
 def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most):
     """`fullgraph` refuses code that does not compile as one graph; the backend runs traced graphs
-    as they are. Compiling in a capture is an error on a GPU, so all is compiled before.
+    as they are.
     """
-    settings = config(**QUIET | changes)
-    graphs = Rerun()
-    captures = []
+    settings = config(**{**QUIET, **changes})
+    batch = BatchLoader(data().train, settings, CPU, "noise").batch(0)
+    results = []
+    graphs = []
 
     def backend(graph, inputs):
-        captures.append(graphs.count)
+        graphs.append(graph)
         return lookup_backend("aot_eager")(graph, inputs)
 
-    def compile_whole(model):
-        compile_parts(model, backend=backend, fullgraph=True)
-
-    ours, weights = train_steps(settings, 4, compile_whole, graphs=graphs)
-    theirs, expected = train_steps(settings, 4)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=0)
-    torch.testing.assert_close(weights, expected, rtol=1e-3, atol=1e-5)
-    assert len(captures) <= most, "each layer was compiled for itself"
-    assert set(captures) == {0} and graphs.count == 3
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = Pretraining(settings, VOCAB, SPECIAL)
+        if compiled:
+            compile_parts(model, backend=backend, fullgraph=True)
+        loss = model(batch).loss
+        loss.backward()
+        results.append((loss, [parameter.grad for parameter in model.parameters()]))
+    (plain, gradients), (loss, ours) = results
+    torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)
+    for a, b in zip(ours, gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    assert len(graphs) <= most, "each layer was compiled for itself"
 
 
 @pytest.mark.parametrize(
