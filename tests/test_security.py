@@ -19,7 +19,7 @@ BINARY = {".png", ".gz", ".xz", ".zst", ".parquet", ".woff2"}
 
 
 def test_names_in_data_stay_in_their_folder(tmp_path):
-    """Of links to folders: tests/electra/storage/test_manifest.py."""
+    """tests/electra/storage/test_manifest.py does the same with links to folders."""
     for name in ("../up", "/etc/passwd", "a/../../up"):
         with pytest.raises(BadInput, match="outside"):
             safe_join(tmp_path, name)

@@ -160,7 +160,7 @@ def fail():
 
 @pytest.mark.parametrize("end, code", [(kill_self, -signal.SIGKILL), (fail, 1)])
 def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone, end, code):
-    """A bug is told as such by the process that has it."""
+    """The process that has a bug exits as with any bug, and the others say `run again`."""
     _, codes = train(tmp_path, 2, lambda rank: rank == 1 and at_step(4, end))
     assert codes == [75, code]
     assert "another process of this run has ended" in (tmp_path / "error-0").read_text()

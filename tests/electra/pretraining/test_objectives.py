@@ -18,7 +18,9 @@ from tests.electra.pretraining.step_helpers import CPU, TWIN
 
 
 def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
-    """Of two samples of probability 1/3. The baseline is -log σ of its logit, the target exp(-reward)."""
+    """Compare with values by hand: two samples of probability 1/3, the baseline -log σ(logit), and
+    exp(-reward) as its target.
+    """
     logits = torch.zeros(2, 3, requires_grad=True)
     baseline = torch.tensor([0.5, -1.0], requires_grad=True)
     rewards = torch.tensor([2.0, 0.1])

@@ -1,4 +1,4 @@
-"""Several processes of a stage: how many, how their end is told, and the options of
+"""Start a stage in several processes: their number, how they end, and the options of
 docs/many-gpus.md at tiny size.
 """
 

@@ -22,7 +22,7 @@ ABLATION = SMOKE.replace("published: {}", "published: {theirs: {folder: x}}").re
 
 
 class Played:
-    """What flows start and show. Records it, and fails as `failures` say: what -> its next ones."""
+    """Record what flows start and show. `failures` has the next errors of a call, by its name."""
 
     def __init__(self):
         self.calls: list[str] = []
