@@ -1,5 +1,4 @@
-"""Rows on disk: flat little-endian arrays, memory-mapped, with a manifest of dtype, shape, hashes
-and tokenizer.
+"""Rows on disk: flat little-endian arrays with a manifest of dtype, shape, hashes and tokenizer.
 
 rows-<L>/train-00000.ids      [N, L]  token ids, padded with pad_id; uint16, or uint32 for
                                       vocabularies above 65,536
@@ -9,7 +8,7 @@ rows-<L>/valid-00000.*                the same for the held-out documents
 rows-<L>/MANIFEST.json                size and sha256 of each file, and the fields that `seal` adds
 """
 
-import mmap
+import os
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.data.tokenizer import Tokenizer
-from electra.errors import BadInput
-from electra.files import write_errors
+from electra.errors import BadInput, CorruptFile
+from electra.files import read_errors, write_errors
 from electra.storage.manifest import verify_manifest, write_manifest
 
 SPLITS = ("train", "valid")
@@ -63,19 +62,17 @@ class RowWriter:
         self.tokens += int(bounds_N2[:, 1].sum(dtype=np.int64))
 
     def append_files(
-        self, ids: Path, bounds: Path, rows: int, chosen: NDArray[np.int64] | None = None
+        self, ids: Path, bounds: Path, chosen_N: NDArray[np.bool_] | None = None
     ) -> None:
-        """Append `rows` rows from the two files of another writer, or only the chosen ones, a few
-        MB at a time.
+        """Append the rows of the two files of another writer, or only the chosen ones, a few MB at
+        a time.
         """
-        if not rows:  # an empty file cannot be mapped
-            return
-        ids_NL = np.memmap(ids, dtype=self.tokenizer.dtype, mode="r", shape=(rows, self.length))
-        bounds_N2 = np.memmap(bounds, dtype=BOUNDS, mode="r", shape=(rows, 2))
-        numbers = np.arange(rows) if chosen is None else chosen
-        for start in range(0, len(numbers), PIECE_ROWS):
-            piece = numbers[start : start + PIECE_ROWS]
-            self.write(ids_NL[piece], bounds_N2[piece])
+        ids_NL = Table(ids, self.tokenizer.dtype, self.length)
+        bounds_N2 = Table(bounds, BOUNDS, 2)
+        for start in range(0, len(ids_NL), PIECE_ROWS):
+            piece = slice(start, start + PIECE_ROWS)
+            kept = slice(None) if chosen_N is None else chosen_N[piece]
+            self.write(ids_NL[piece][kept], bounds_N2[piece][kept])
 
 
 def seal(
@@ -96,18 +93,61 @@ def seal(
     )
 
 
-class Rows:
-    """The rows of one split, verified and memory-mapped.
+class Table:
+    """A file of rows, [N, L], which are read when they are indexed.
 
-    `ids` [N, L] and `bounds` [N, 2] are read-only. `length` is L, `tokens` counts the real ones in
+    A memory map would end the process with a bus error once the file is cut or the disk fails.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], length: int) -> None:
+        self.path = path
+        self.dtype = dtype
+        self._size = length * dtype.itemsize
+        self.shape = (path.stat().st_size // self._size, length)
+        self._file = path.open("rb", buffering=0)
+        # else the system reads the 128 KB around every row: some 4,000 times a batch's own bytes
+        os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> NDArray[Any]:
+        """Return a read-only copy of consecutive rows, or of the rows with these numbers.
+
+        Raises CorruptFile if the file has been cut, and Unreadable if the disk fails.
+        """
+        if isinstance(rows, slice):
+            first, last, _ = rows.indices(len(self))
+            spans = [(first, last - first)]
+        else:
+            spans = [(number, 1) for number in rows.tolist()]
+        with read_errors(self.path, REBUILD_ADVICE):
+            parts = [
+                os.pread(self._file.fileno(), count * self._size, first * self._size)
+                for first, count in spans
+            ]
+        data = b"".join(parts)
+        if len(data) != self._size * sum(count for _, count in spans):
+            raise CorruptFile(f"{self.path}: has been cut while it was read; {REBUILD_ADVICE}")
+        return np.frombuffer(data, self.dtype).reshape(-1, self.shape[1])
+
+    def prefetch(self, rows: NDArray[np.int64]) -> None:
+        """Let the system read these rows from the disk while this process works."""
+        for number in rows.tolist():
+            start = number * self._size
+            os.posix_fadvise(self._file.fileno(), start, self._size, os.POSIX_FADV_WILLNEED)
+
+
+class Rows:
+    """The rows of one split, verified.
+
+    `ids` [N, L] and `bounds` [N, 2] are in files. `length` is L, `tokens` counts the real ones in
     all rows, and `digest` is the sha256 of the ids.
     """
 
-    def __init__(
-        self, ids_NL: NDArray[Any], bounds_N2: NDArray[Any], manifest: dict[str, Any], split: str
-    ) -> None:
-        self.ids = ids_NL
-        self.bounds = bounds_N2
+    def __init__(self, ids: Table, bounds: Table, manifest: dict[str, Any], split: str) -> None:
+        self.ids = ids
+        self.bounds = bounds
         self.length: int = manifest["length"]
         self.tokens: int = manifest["splits"][split]["tokens"]
         self.digest: str = manifest["files"][f"{split}-00000.ids"]["sha256"]
@@ -117,7 +157,7 @@ class Rows:
 
     @classmethod
     def open(cls, folder: Path, split: str, *, tokenizer: str | None = None) -> Self:
-        """Map a split's rows after checking every byte; `tokenizer` is the identity of the
+        """Open a split's rows after checking every byte; `tokenizer` is the identity of the
         tokenizer that must have made them.
 
         Raises CorruptFile for damage and BadInput for rows of another tokenizer or an empty split.
@@ -128,40 +168,7 @@ class Rows:
         if tokenizer is not None and manifest["tokenizer"] != tokenizer:
             other = f"{manifest['tokenizer'][:12]}… instead of {tokenizer[:12]}…"
             raise BadInput(f"{folder}: was made with tokenizer {other}; {REBUILD_ADVICE}")
-        rows = manifest["splits"][split]["rows"]
-        if rows == 0:
+        if manifest["splits"][split]["rows"] == 0:
             raise BadInput(f"{folder}: has no {split} rows; use a larger corpus")
-        shape = (rows, manifest["length"])
-        return cls(
-            np.memmap(ids, dtype=np.dtype(manifest["dtype"]), mode="r", shape=shape),
-            np.memmap(bounds, dtype=BOUNDS, mode="r", shape=(rows, 2)),
-            manifest,
-            split,
-        )
-
-
-def read_at_random(table: NDArray[Any]) -> None:
-    """Tell the system that rows of a memory-mapped table will be read in random order.
-
-    Otherwise the system reads the 128 KB around every row: some 4,000 times a batch's own bytes.
-    Nothing is done for a table that is in memory.
-    """
-    base: object = table.base
-    if isinstance(base, mmap.mmap):
-        base.madvise(mmap.MADV_RANDOM)
-
-
-def prefetch(table: NDArray[Any], indices: NDArray[np.int64]) -> None:
-    """Let the system read these rows of a memory-mapped table from the disk while this process
-    works.
-    """
-    base: object = table.base
-    if not isinstance(base, mmap.mmap):
-        return
-    page = mmap.PAGESIZE
-    starts = indices * table.strides[0]
-    spans = np.unique(
-        np.stack([starts // page * page, (starts + table.strides[0] - 1) // page * page], 1), axis=0
-    )
-    for first, last in spans.tolist():
-        base.madvise(mmap.MADV_WILLNEED, first, last + page - first)  # or to its end
+        ids_NL = Table(ids, np.dtype(manifest["dtype"]), manifest["length"])
+        return cls(ids_NL, Table(bounds, BOUNDS, 2), manifest, split)

@@ -1,4 +1,4 @@
-"""Turn rows into batches on the device: gathered from the memory map, with their noise and their
+"""Turn rows into batches on the device: gathered from their files, with their noise and their
 denominators.
 
 Shapes: B rows of the global batch, T positions, N chosen slots a row.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.data.order import row_indices
-from electra.data.shards import prefetch, read_at_random
+from electra.data.shards import Table
 from electra.errors import BadInput
 from electra.nn.encoder import real_tokens
 from electra.pretraining.config import ElectraConfig
@@ -26,10 +26,14 @@ from electra.seeds import torch_generator
 class RowSet(Protocol):
     """The part of `electra.data.shards.Rows` that the loop needs."""
 
-    ids: NDArray[Any]  # (rows, T)
-    # (rows, 2): where segment B starts (the row's length if it has none), real tokens
-    bounds: NDArray[Any]
     tokens: int  # in all rows, padding apart
+
+    @property
+    def ids(self) -> NDArray[Any] | Table: ...  # (rows, T)
+
+    # (rows, 2): where segment B starts (the row's length if it has none), real tokens
+    @property
+    def bounds(self) -> NDArray[Any] | Table: ...
 
     def __len__(self) -> int: ...
 
@@ -77,8 +81,6 @@ class BatchLoader:
         self.device = device
         self.stream = stream
         self.size = batch or config.pretrain.batch
-        read_at_random(rows.ids)
-        read_at_random(rows.bounds)
 
     def batch(self, number: int) -> Batch:
         """Return the global batch of step `number`: rows, noise and denominators."""
@@ -88,8 +90,9 @@ class BatchLoader:
         ids_BT = self._send(self.rows.ids[indices])
         bounds_B2 = self._send(self.rows.bounds[indices])
         following = row_indices(seed, number + 1, self.size, len(self.rows))
-        prefetch(self.rows.ids, following)
-        prefetch(self.rows.bounds, following)
+        for table in (self.rows.ids, self.rows.bounds):
+            if isinstance(table, Table):
+                table.prefetch(following)
         # strided columns would be another layout than a copy of them
         second_B, lengths_B = bounds_B2.T.contiguous().unbind()
         rows, length = ids_BT.shape

@@ -228,6 +228,7 @@ class ModelRows:
             epochs += steps * phase.batch / len(rows)
             phases.append({"length": phase.length, "batch": phase.batch, "steps": steps})
         flops = encoder_flops(config.encoder, settings.length, vocab_size, "authors")
+        places = len(self.train_rows) * self.train_rows.length
         facts = {
             "label": self.label,
             "tokens_name": self.name,
@@ -236,7 +237,7 @@ class ModelRows:
             **{key: getattr(settings, key) for key in ("batch", "length", "seed", "threads")},
             "steps": trained.steps,
             "epochs": round(epochs, 3),
-            "padding": round(1 - self.train_rows.tokens / self.train_rows.ids.size, 4),
+            "padding": round(1 - self.train_rows.tokens / places, 4),
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),

@@ -380,8 +380,8 @@ def append_rows(
     files = [shard_paths(folder, split) for folder in folders]
     counts = [bounds.stat().st_size // 4 for _, bounds in files]
     for _ in range(int(copies)):
-        for paths, count in zip(files, counts, strict=True):
-            writer.append_files(*paths, count)
+        for paths in files:
+            writer.append_files(*paths)
     rows = sum(counts)
     extra = round((copies - int(copies)) * rows)
     if not extra:
@@ -391,7 +391,7 @@ def append_rows(
     start = 0
     for paths, count in zip(files, counts, strict=True):
         is_taken = permute(np.arange(start, start + count, dtype=np.int64), rows, key) < extra
-        writer.append_files(*paths, count, np.flatnonzero(is_taken))
+        writer.append_files(*paths, is_taken)
         start += count
 
 

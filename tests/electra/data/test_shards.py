@@ -1,5 +1,7 @@
 """Rows on disk: written, found again, and refused when a single bit differs."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -37,10 +39,18 @@ def test_rows_come_back(tmp_path, vocabulary, dtype):
     ids, bounds = write(tmp_path, tokenizer)
     rows = Rows.open(tmp_path, "train", tokenizer=tokenizer.identity)
     assert rows.ids.dtype == np.dtype(dtype) and rows.length == LENGTH
-    assert (rows.ids == ids).all() and (rows.bounds == bounds).all()
+    assert (rows.ids[:] == ids).all() and (rows.bounds[:] == bounds).all()
+    assert (rows.ids[5:9] == ids[5:9]).all() and (rows.ids[np.array([39, 3])] == ids[[39, 3]]).all()
     assert rows.tokens == bounds[:, 1].sum()
-    with pytest.raises(ValueError, match="read-only"):
-        rows.ids[0, 0] = 1
+
+
+@pytest.mark.parametrize("chosen", [slice(30, 40), np.array([2, 39])])
+def test_rows_cut_in_use_are_damage(tmp_path, chosen):
+    write(tmp_path, tokenizer_of(300))
+    rows = Rows.open(tmp_path, "train")
+    os.truncate(tmp_path / "train-00000.ids", 39 * LENGTH * 2)
+    with pytest.raises(CorruptFile, match="has been cut while it was read; run the tokens stage"):
+        rows.ids[chosen]
 
 
 def test_damage_is_found(tmp_path):

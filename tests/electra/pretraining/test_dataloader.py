@@ -1,10 +1,12 @@
-"""Rows of the memory map as batches: the right numbers, read ahead of the step."""
+"""Rows of files as batches: the right numbers, read ahead of the step."""
+
+import os
 
 import numpy as np
 import pytest
 
-from electra.data import shards
 from electra.data.order import row_indices
+from electra.data.shards import Table
 from electra.pretraining import dataloader
 from tests.electra.helpers import MadeUpRows, config
 from tests.electra.pretraining.step_helpers import CPU
@@ -22,21 +24,16 @@ def test_a_batch_has_its_rows_and_asks_for_those_of_the_next(kind, tmp_path, mon
     for name in ("ids", "bounds"):
         table = getattr(rows, name)
         table.tofile(tmp_path / name)
-        setattr(rows, name, np.memmap(tmp_path / name, table.dtype, "r", shape=table.shape))
+        setattr(rows, name, Table(tmp_path / name, table.dtype, table.shape[1]))
     advice = []
-
-    def prefetch(table, indices):
-        advice.append(indices.tolist())
-        shards.prefetch(table, indices)
-
-    monkeypatch.setattr(dataloader, "prefetch", prefetch)
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *advised: advice.append(advised))
     batch = dataloader.BatchLoader(rows, config(), CPU, "noise").batch(3)
     chosen, following = (row_indices(1, step, 8, 5000).tolist() for step in (3, 4))
-    assert batch.ids_BT.tolist() == rows.ids[chosen].tolist()
-    second, length = rows.bounds[chosen].T
+    assert batch.ids_BT.tolist() == rows.ids[np.array(chosen)].tolist()
+    second, length = rows.bounds[np.array(chosen)].T
     at = np.arange(256)
     segments = (at >= second[:, None]) & (at < length[:, None])
     assert batch.segments_BT.tolist() == segments.tolist()
-    assert advice == [following] * 2
-    # rows that begin and end within pages, the last one at the end of the file
-    shards.prefetch(rows.bounds, np.arange(5000))
+    sizes = [rows.ids.dtype.itemsize * 256, 4]
+    read = [(number * size, size, os.POSIX_FADV_WILLNEED) for size in sizes for number in following]
+    assert advice == read
