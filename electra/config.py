@@ -129,10 +129,8 @@ def require(condition: bool, sentence: str) -> None:
 
 def require_unique(values: Sequence[Any], key: str, *, empty: bool = False) -> None:
     """Raise BadConfig for a list with a repeated entry, and for an empty list."""
-    require(
-        len(set(values)) == len(values),
-        f"{key}: is {short_repr(list(values))}, should name each entry once",
-    )
+    if len(set(values)) < len(values):
+        raise BadConfig(f"{key}: is {short_repr(list(values))}, should name each entry once")
     require(empty or bool(values), f"{key}: should have at least one entry")
 
 

@@ -121,8 +121,8 @@ def tag_scores(
 def check_tags(row: Mapping[str, Any], task: Task, where: str, *, labelled: bool) -> None:
     """Raise BadInput for a row that is not words, each with a known tag."""
     words = row.get("words")
-    listed = isinstance(words, list)
-    if not (words and listed and all(isinstance(word, str) and word.strip() for word in words)):
+    words = words if isinstance(words, list) else []
+    if not words or not all(isinstance(word, str) and word.strip() for word in words):
         raise BadInput(
             f'{where}: is {short_repr(row)}; expected an object with an id and words under "words"'
         )

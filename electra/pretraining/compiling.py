@@ -1,5 +1,6 @@
 """Compile the parts of the networks that take the time of a step, each once for all layers."""
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -25,12 +26,13 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
 
     # two networks, training and evaluation, two stages
     dynamo.recompile_limit = max(dynamo.recompile_limit, 32)
-    options = {"dynamic": False, **(options or {"options": {"combo_kernels": True}})}
+    options = options or {"options": {"combo_kernels": True}}
+    compiled = functools.partial(torch.compile, dynamic=False, **options)
     for module in model.modules():
         if isinstance(module, EncoderLayer | Embeddings | ReplacedTokenHead | MaskedTokenHead):
-            module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]
+            module.forward = compiled(module.forward)  # type: ignore[method-assign]
     for name in ("mask", "sample", "replace", "masked_token_loss", "discriminator_loss"):
-        setattr(model, name, torch.compile(getattr(model, name), **options))
+        setattr(model, name, compiled(getattr(model, name)))
 
 
 def missing_for_compile() -> str:

@@ -29,11 +29,14 @@ class RowSet(Protocol):
     tokens: int  # in all rows, padding apart
 
     @property
-    def ids(self) -> NDArray[Any] | Table: ...  # (rows, T)
+    def ids(self) -> NDArray[Any] | Table:
+        """Return the token ids (rows, T)."""
 
-    # (rows, 2): where segment B starts (the row's length if it has none), real tokens
     @property
-    def bounds(self) -> NDArray[Any] | Table: ...
+    def bounds(self) -> NDArray[Any] | Table:
+        """Return where segment B starts (the row's length if it has none) and the number of real
+        tokens (rows, 2).
+        """
 
     def __len__(self) -> int: ...
 

@@ -47,7 +47,6 @@ from electra.pretraining.corruption import (
 )
 from electra.pretraining.networks import Discriminator, FixedGenerator, Generator, gather_rows
 
-Network = tuple[Encoder, Head]
 TOKEN_OBJECTIVES = {"replace_mlm", "all_tokens_mlm", "mlm"}  # the main network predicts tokens
 
 
@@ -225,14 +224,14 @@ class Pretraining(nn.Module):
         if copy:
             self.discriminator.encoder.load_state_dict(self.generator.encoder.state_dict())
 
-    def networks(self) -> dict[str, Network]:
+    def networks(self) -> dict[str, tuple[Encoder, Head]]:
         """Return the trained networks, each an encoder with its head; the one that fine-tuning
         keeps comes last.
 
         `generator`, where it is a network; then `discriminator`, or `masked_lm` of an objective
         that predicts tokens.
         """
-        result: dict[str, Network] = {}
+        result: dict[str, tuple[Encoder, Head]] = {}
         if isinstance(self.generator, Generator):
             result["generator"] = (self.generator.encoder, self.generator.head)
         if self.config.objective.name in TOKEN_OBJECTIVES:

@@ -16,7 +16,6 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.finetuning.folder import load_tokenizer
 from electra.nn.config import EncoderConfig
-from electra.nn.hf_names import is_encoder_tensor
 from electra.nn.huggingface import ModelFolder, load_networks, open_folder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig
 from electra.pretraining.corruption import SpecialIds
@@ -108,11 +107,7 @@ def infer_generator(folder: ModelFolder, discriminator: EncoderConfig) -> dict[s
 def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool:
     """Return whether two networks have the same embeddings, as those that were trained together."""
     ours, theirs = (
-        {
-            key: value
-            for key, value in folder.tensors.items()
-            if is_encoder_tensor(key) and key.startswith("embeddings.")
-        }
+        {key: value for key, value in folder.tensors.items() if key.startswith("embeddings.")}
         for folder in (discriminator, generator)
     )
     return ours.keys() == theirs.keys() and all(

@@ -131,5 +131,6 @@ def require_tasks(names: Iterable[str], where: str, custom: Sequence[str] = ()) 
     """Raise BadConfig unless all names are tasks, of GLUE or `custom`."""
     known = (*GLUE, *custom)
     for name in names:
-        advice = nearest(name, known) or f"the tasks are {', '.join(known)}"
-        require(name in known, f"{where}.{name}: no such task; {advice}")
+        if name not in known:
+            advice = nearest(name, known) or f"the tasks are {', '.join(known)}"
+            raise BadConfig(f"{where}.{name}: no such task; {advice}")
