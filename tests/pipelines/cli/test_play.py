@@ -153,7 +153,7 @@ def test_what_cannot_be_served(checkout, monkeypatch, refuse):
             (f"smoke --port {port}", 73, f"{port}: Address already in use; give another --port"),
             ("theirs", 65, "run dvc repro pipelines/dvc.yaml:published@theirs"),
             ("nobody", 64, "nobody"),
-            ("made/encoder", 65, "made/encoder: has no discriminator or generator"),
+            ("made/encoder --port 0", 65, "made/encoder: has no discriminator or generator"),
         ):
             assert sentence in refuse(code, f"play {words}")
 
