@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
+import torch
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousError
@@ -50,6 +51,14 @@ def test_machines_that_cannot_meet_are_refused(monkeypatch):
     monkeypatch.setattr(processes, "MEETING", 0)
     with pytest.raises(SourceUnreachable, match="nobody listens there"):
         processes.find_rendezvous("192.0.2.1", 1)
+    monkeypatch.setattr(processes, "MEETING", 60)
+    monkeypatch.setattr(processes, "ANSWER", 0.1)
+    monkeypatch.setattr(torch.distributed, "TCPStore", Mock(side_effect=RuntimeError))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(SourceUnreachable, match="something else than this program answers there"),
+    ):
+        processes.find_rendezvous(*other.getsockname())
 
 
 @pytest.mark.parametrize(
