@@ -106,8 +106,9 @@ def test_a_page_is_read_as_it_was_sent(tmp_path):
     ):
         items = read(path, record(answer(sent, more=headers.format(coding))))
         assert texts(items) == [text(1)]
-    for early in (chunks[:-5], chunks[:60], small[:-12], small + b"not gzip"):
-        items = read(path, record(answer(early, more=in_gzip)))
+    endless = gzip.compress(b"") * 101
+    for bad in (chunks[:-5], chunks[:60], small[:-12], small + b"not gzip", endless):
+        items = read(path, record(answer(bad, more=in_gzip)))
         assert rejections(items) == [(f"{path}:1", "damaged content")]
     cut = record(answer(chunks[:-5], more=in_gzip), WARC_Truncated="length")
     assert texts(read(path, cut)) == [text(1)]
