@@ -1,6 +1,6 @@
 """Settings of fine-tuning, for each arm."""
 
-from electra.finetuning.tasks import FinetuneConfig, ScratchConfig, SquadConfig
+from electra.finetuning.tasks import GLUE, FinetuneConfig, ScratchConfig, SquadConfig
 
 
 def test_the_arm_from_scratch_changes_only_what_it_names():
@@ -17,3 +17,8 @@ def test_only_training_rows_are_drawn_and_turned():
     config = SquadConfig(**drawn, batch=3)
     assert config.layout(train=True) == SquadConfig(**drawn)
     assert config.layout(train=False) == SquadConfig(**every)
+
+
+def test_glue_has_as_many_training_rows_as_its_files():
+    """The sum of the nine files' rows, which a wrong digit changes."""
+    assert sum(task.train_rows for task in GLUE.values()) == 949_733

@@ -51,6 +51,16 @@ def test_a_selected_ablation_without_a_record_is_missing_and_the_others_are_not_
     assert not_run == [f"ablation {name}" for name in TINY.ablations if name != "table5"]
 
 
+def test_an_arm_without_a_result_is_missing():
+    made_up.write_ablation()
+    path = Path("results/table5/ablation.json")
+    values = read_json(path)
+    del values["arms"]["mlm"]
+    write_json(path, values)
+    inputs = load_results.load(made_up.params(ablations=("table5",)))
+    assert "ablation table5: the arm mlm has no result" in inputs.missing
+
+
 def test_scores_of_glue_are_missing_only_where_tasks_of_it_are_run():
     made_up.write()
     Path("results/tiny/glue.json").unlink()

@@ -41,6 +41,7 @@ def test_what_is_dropped_is_counted():
     counts = {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1}
     assert cleaned("ab", minimum_document=3) == ("", counts)
     assert cleaned("abc", minimum_document=3, minimum_line=3)[0] == "abc"
+    assert cleaned("<b>one</b><!-- no -->", markup=True)[1]["changed_markup"] == 3
 
 
 @pytest.mark.parametrize("dirty, expected", [
