@@ -77,6 +77,7 @@ def test_hard_wrapped_paragraphs_are_joined_and_verse_keeps_its_lines():
     # lines of 70 to 85 % of the usual width are filled
     wide = ["x" * 70, "y" * 50, "z", *["v" * 70] * 7]
     assert unwrap("\n".join(wide)).split("\n")[0] == " ".join(wide[:3])
+    assert "\n" not in unwrap("\n".join([*["x" * 10] * 9, "y" * 6, "z"])), "60 % is filled"
     assert unwrap("") == "" and unwrap("\n\n") == ""
 
 
