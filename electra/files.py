@@ -340,10 +340,9 @@ def safe_join(folder: Path, name: str, do: str = REBUILD_ADVICE) -> Path:
         raise BadInput(
             f"{folder}: names the file {name!r}, which lies outside; do not use this data"
         )
-    path = folder.joinpath(*parts)
-    for link in [path, *path.parents[: len(parts) - 1]]:
-        if link.is_symlink():
-            raise CorruptFile(f"{link}: is a link instead of a file; {do}")
+    path = folder / name
+    if path.resolve() != folder.resolve() / name:
+        raise CorruptFile(f"{path}: leads over a link; {do}")
     return path
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.errors import BadInput
+from electra.errors import BadInput, CorruptFile
 from electra.files import safe_join
 from electra.storage.manifest import verify_manifest, write_checksummed
 from tests.conftest import ROOT, edit, environment, files_of, git, read_text, run
@@ -27,6 +27,9 @@ def test_names_in_data_stay_in_their_folder(tmp_path):
         with pytest.raises(BadInput, match="outside"):
             verify_manifest(tmp_path)
     assert safe_join(tmp_path, "a/b") == (tmp_path / "a" / "b").resolve()
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(CorruptFile, match="link/a/b: leads over a link"):
+        safe_join(tmp_path, "link/a/b")
 
 
 def test_telemetry_is_off_wherever_a_tool_is_started():

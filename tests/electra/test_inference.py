@@ -170,6 +170,13 @@ def test_a_record_may_have_the_names_of_official_files():
     assert row == {"id": "5", "a": "x", "b": "y"}
     with pytest.raises(BadInput, match="has sentence; it needs the columns left, right or a, b"):
         as_row(schema, {"sentence": "x"}, "5", "here")
+    without_names = input_schema(GLUE["rte"])
+    assert as_row(without_names, {"a": "x", "b": "y"}, "5", "here") == {
+        "id": "5",
+        "a": "x",
+        "b": "y",
+    }
+    assert as_row(without_names, {"a": "x"}, "5", "here") == {"id": "5", "a": "x", "b": None}
 
 
 def test_a_folder_without_one_model_is_a_sentence(models, load, tmp_path):

@@ -117,6 +117,8 @@ def test_spans_cover_the_marks_of_many_scripts(strip_accents):
             covered = set().union(*(range(*span) for span in spans_T2.tolist()))
             assert all(text[place] == " " for place in {*range(len(text))} - covered)
     assert tokenizer.encode("")[1].shape == (0, 2)
+    mark = from_pieces([*SPECIALS, "e", "##\u0301"], lowercase=False, strip_accents=False)
+    assert mark.encode("e\u0301")[1].tolist() == [[0, 1], [1, 2]], "a mark of its own piece"
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])

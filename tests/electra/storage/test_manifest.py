@@ -84,7 +84,7 @@ def test_links_to_files_are_checked_and_links_to_folders_refused(folder):
         harm(target, "flipped")  # back again
     (folder / "inner").rename(folder.parent / "inner")
     (folder / "inner").symlink_to(folder.parent / "inner")
-    with pytest.raises(CorruptFile, match="inner: is a link"):
+    with pytest.raises(CorruptFile, match="inner: leads over a link"):
         verify_manifest(folder)
 
 
