@@ -44,6 +44,9 @@ def test_answers_of_squad_are_scored_by_their_questions(tmp_path):
     path = tmp_path / "p.json"
     path.write_text('{"a": "cat", "b": ""}')
     assert score(SQUAD_2, questions, read_predictions(path), path)["exact"] == 100.0
+    path.write_text("[1]")
+    with pytest.raises(BadInput, match="holds no object"):
+        read_predictions(path)
     with pytest.raises(BadInput, match="answers 3 to a; expected text"):
         score(SQUAD_2, questions, {"a": 3, "b": ""}, path)
 
