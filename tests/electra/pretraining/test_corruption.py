@@ -44,6 +44,7 @@ def test_slots_and_chosen_per_row_are_the_published_numbers():
 
 def test_masking_never_touches_specials_or_padding_and_chooses_k():
     ids, lengths = rows()
+    ids[lengths > 20, 5] = SPECIAL.mask
     result = masked(ObjectiveConfig(), ids, lengths)
     positions = result.positions_BN
     counts = torch.zeros_like(ids).scatter_add(1, positions, result.weights_BN.long())

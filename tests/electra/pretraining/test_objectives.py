@@ -10,7 +10,7 @@ from electra.errors import BadConfig, BadInput
 from electra.nn.config import BertConfig, ModernBertConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
-from electra.pretraining.dataloader import BatchLoader
+from electra.pretraining.dataloader import BatchLoader, slice_batch
 from electra.pretraining.model import Pretraining, reinforce_losses
 from electra.seeds import derive
 from tests.electra.helpers import MODERN, SPECIAL, TWO_STAGES, VOCAB, config, data, train
@@ -57,6 +57,8 @@ def test_each_objective_asks_what_the_paper_says_where_it_says(name):
     model, batch = model_and_batch(settings)
     model.double()
     outputs = model(batch)
+    halves = [model(slice_batch(batch, index, 2)).loss.item() for index in range(2)]
+    assert sum(halves) == pytest.approx(outputs.loss.item()), "of one global batch"
     ids_BT, segments_BT, lengths_B, noise, *_ = batch
     masked = mask(ids_BT, lengths_B, SPECIAL, settings.objective, noise, VOCAB)
     chosen_BT = masked.ids_BT == SPECIAL.mask
