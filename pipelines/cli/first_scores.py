@@ -54,6 +54,8 @@ def first_scores(name: str, params: Params) -> list[str]:
         scores = ", ".join(score_simply(task, train, dev))
         rows_read = f"{len(train):,} training and {len(dev):,} dev rows"
         lines.append(f"without a network ({task.metrics[0]}, {rows_read}): {scores}")
+    if SMALL not in params.encoders:
+        return lines
     settings = params.task_config(name, task_name)
     length = min(settings.length, SHORTEST + round(mean / BYTES_A_TOKEN))
     small = params.encoders[SMALL]

@@ -100,10 +100,10 @@ def add_entries(
         raise BadConfig("--from: continues pre-training, so give --text as well")
     gpu = torch.cuda.is_available()
     encoder = encoder or ("small" if gpu else "mini")
-    params.require("encoders", encoder, "--encoder")
     entries: Entries = {}
     notes: list[str] = []
     if text:
+        params.require("encoders", encoder, "--encoder")
         network = params.encoders[encoder]
         if start:
             entries, network, note = continue_from(Path(start), name, params)
@@ -294,7 +294,7 @@ def edit(change: Callable[[str], str]) -> None:
 
 def insert(text: str, entries: Entries) -> str:
     """Return the text with entries behind the last ones of their sections."""
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")
     for section, named in entries.items():
         header = re.compile(rf"{section}\s*:")
         if not any(map(header.match, lines)):
@@ -307,7 +307,7 @@ def insert(text: str, entries: Entries) -> str:
         stop = next(following, len(lines))
         while re.match(r"#|\s*$", lines[stop - 1]):  # these belong to the next section
             stop -= 1
-        lines[stop:stop] = dump_yaml({section: lists_first(named)}).splitlines()[1:]
+        lines[stop:stop] = dump_yaml({section: lists_first(named)}).rstrip("\n").split("\n")[1:]
     return "\n".join([*lines, ""])
 
 

@@ -21,7 +21,7 @@ from electra.finetuning.tasks import SquadTask, Task
 from electra.inference import InputSchema, as_row, input_schema
 from pipelines.sources import custom_tasks, squad
 from pipelines.sources.glue import LAYOUTS
-from pipelines.sources.local import Lines, decoded, lines_of
+from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded, lines_of
 from pipelines.sources.streams import first_bytes, is_pipe, plain_suffix, read_stream
 from pipelines.text.cleaning import Rejected
 
@@ -95,7 +95,8 @@ def refuse_rejected(records: Iterator[custom_tasks.Record]) -> Iterator[tuple[st
 def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str, Any]]:
     """Yield JSON lines, the rows of a table with a header, or lines without one."""
     first, lines = custom_tasks.first_line(lines)
-    if not first or first.lstrip().startswith("{"):
+    is_json = plain_suffix(Path(name)) in JSON_SUFFIXES or first.lstrip().startswith(("{", "[{"))
+    if not first or is_json:
         yield from refuse_rejected(custom_tasks.jsonl(lines, name))
         return
     header = set(custom_tasks.split_header(first, name))

@@ -19,15 +19,21 @@ def read_predictions(path: Path) -> dict[str, Any]:
     """Return predictions by id.
 
     A file, compressed or not, has JSON lines of `id` and `prediction` (or `tags`), a table as for
-    the leaderboard, or the JSON of SQuAD. Raises BadInput for any other file, and a repeated id.
+    the leaderboard, or the JSON of SQuAD; or it is parquet. Raises BadInput for
+    any other file, and a repeated id.
     """
     lines = lines_of(path)
     suffix = plain_suffix(path)
     if suffix == ".json":
         return _read_answers(lines, path)
-    read_records = custom_tasks.table if suffix in {".tsv", ".csv"} else custom_tasks.jsonl
+    if suffix == ".parquet":
+        records = custom_tasks.parquet(path)
+    elif suffix in {".tsv", ".csv"}:
+        records = custom_tasks.table(lines, path)
+    else:
+        records = custom_tasks.jsonl(lines, path)
     answers: dict[str, Any] = {}
-    for where, record in refuse_rejected(read_records(lines, path)):
+    for where, record in refuse_rejected(records):
         fields = [record[key] for key in KEYS if key in record]
         if len(fields) != 2:
             raise BadInput(f"{where}: has {', '.join(record)}; expected an id and a prediction")

@@ -12,6 +12,7 @@ replaced tokens   the pre-trained discriminator without fine-tuning: the AUC of 
 
 All but the last are scores by the task's metric, in points, on dev, from the rows that the model is
 fine-tuned on. The two that are fitted take a few seconds for 1,000 rows, and see 10,000 at most.
+Hundreds of classes in much text are not fitted.
 """
 
 import os.path
@@ -40,6 +41,7 @@ from electra.nn.token_heads import ReplacedTokenHead
 
 SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap")  # need no network
 FIT_ROWS = 10_000
+MOST_WEIGHTS = 20_000_000  # classes times terms of a fit, which takes 200 bytes for each
 # words of each text whose order is compared, which takes time with the product of both numbers
 FIRST = 400
 NEGATIONS = {
@@ -102,6 +104,9 @@ def predict_fitted(task: Task, train: Rows, dev: Rows) -> dict[str, Numbers]:
     # the same sums on every machine; more threads don't help with so few rows
     with threadpool_limits(1):
         vectors, dev_vectors = tfidf(train, dev)
+        terms = sum(part.shape[1] for part in vectors)
+        if len(task.labels) * terms > MOST_WEIGHTS:
+            return {}
         bag = linear.fit(hstack(vectors).tocsr(), label)
         predictions = {"bag_of_words": bag.predict(hstack(dev_vectors).tocsr())}
         if all(row.get("b") is not None for row in (*train, *dev)):

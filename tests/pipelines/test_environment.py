@@ -72,6 +72,11 @@ def test_warnings_are_no_errors_of_the_tools(project):
     assert python(project, code, **FRESH, PYTHONWARNINGS="error") == "False"
 
 
+def test_git_is_that_of_its_folder_also_within_a_hook(project):
+    code = "import os, pipelines; print([name for name in os.environ if name.startswith('GIT_')])"
+    assert python(project, code, GIT_DIR="/x", GIT_INDEX_FILE="/y", GIT_SSH="z") == "['GIT_SSH']"
+
+
 def test_another_package_of_the_same_name_is_not_taken_for_this_one(project, tmp_path):
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('a stranger')")

@@ -25,7 +25,7 @@ from pipelines.config import settings_file
 from pipelines.config.params import load
 from pipelines.sources import custom_tasks
 from pipelines.sources.streams import Skipped
-from tests.conftest import read_text
+from tests.conftest import SMOKE, read_text
 from tests.pipelines.sources.delivered import write_delivered
 
 ENGLISH = "Text number {} of the many that there are."
@@ -426,6 +426,19 @@ def test_new_refuses_impossible_words(here, words, code, sentence, refuse):
     write_rows("one.jsonl", {"text": "a", "mood": "good"})
     Path("data/empty.txt").touch()
     assert sentence in refuse(code, f"new {words}")
+
+
+def test_new_task_needs_none_of_the_shipped_encoders(here, run_command):
+    write_labelled()
+    Path("params.yaml").write_text(SMOKE)
+    assert "electra-small" not in run_command(f"new mine --model smoke {TASK}")
+    assert "mine" in load().tasks
+
+
+def test_new_refuses_a_label_that_yaml_would_fold(here, refuse):
+    labels = ["a\u2028b", "a\u2028c"]
+    write_rows("train.jsonl", *({"text": f"a text {n}", "label": labels[n % 2]} for n in range(40)))
+    assert "holds the line break U+2028" in refuse(64, f"new mine {TASK}")
 
 
 SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hidden, heads, ffn

@@ -104,8 +104,13 @@ def test_rows_come_in_the_forms_of_training(ask):
     lines = "".join(map(dump_line, table.to_pylist()))
     Path("rows.jsonl.gz").write_bytes(gzip.compress(lines.encode("utf-16")))
     Path("rows.tsv").write_text("mood\tnumber\tbody\ntrue\t7\tthe cat\nfalse\t9\ta dog\n")
+    for name, indent in (("list.jsonl", None), ("indented.jsonl", 1), ("rows", None)):
+        Path(name).write_text(json.dumps(table.to_pylist(), indent=indent))
     answers = ask("mood", "rows.parquet")
     assert [row["id"] for row in answers] == ["7", "9"]
+    assert (
+        ask("mood", "list.jsonl") == ask("mood", "indented.jsonl") == ask("mood", "rows") == answers
+    )
     assert ask("mood", "rows.jsonl.gz") == ask("mood", "rows.tsv") == answers
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from electra.errors import BadInput
@@ -32,6 +34,12 @@ def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_
     (tmp_path / name).write_text(text, errors="surrogateescape")
     with pytest.raises(BadInput, match=sentence):
         score(GLUE["cola"], ROWS, read_predictions(tmp_path / name), tmp_path / name)
+
+
+def test_predictions_come_as_parquet(tmp_path):
+    path = tmp_path / "p.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"id": [0, 1], "prediction": ["1", "0"]}), path)
+    assert read_predictions(path) == {"0": "1", "1": "0"}
 
 
 def test_answers_of_squad_are_scored_by_their_questions(tmp_path):

@@ -88,6 +88,13 @@ def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, m
     assert seen == [50] and scores == {"chance": 50.0, "majority": 100.0}
 
 
+def test_more_weights_than_memory_holds_are_not_fitted(monkeypatch):
+    rows = [{"a": word, "b": None, "label": str(number % 2)} for number, word in enumerate(WORDS)]
+    assert "bag_of_words" in baselines.predict_simply(GLUE["sst2"], rows, rows)
+    monkeypatch.setattr(baselines, "MOST_WEIGHTS", 50)
+    assert baselines.predict_simply(GLUE["sst2"], rows, rows).keys() == {"majority"}
+
+
 def test_what_has_no_baselines(tmp_path):
     tags = replace(GLUE["sst2"], name="tags", labels=("X",), metrics=("f1",), tagging=True)
     assert baselines.score_baselines(tags, tmp_path, FinetuneConfig()) == {}
