@@ -87,12 +87,12 @@ def test_training_equals_the_published_rules_written_out(model, examples):
 def test_each_layer_has_its_share_of_the_rate(modern_model):
     """New layers and the head have all of it."""
     network = Classifier(load_encoder(modern_model), 2, 0.0)
-    add_new_layers(network.encoder, 1, 1)
-    changes = {"layer_decay": 0.5, "layer_decay_exponent": "plain", "new_layers": 1}
+    add_new_layers(network.encoder, 2, 1)
+    changes = {"layer_decay": 0.5, "layer_decay_exponent": "plain", "new_layers": 2}
     groups = finetuning_optimizer(network, dataclasses.replace(CONFIG, **changes)).param_groups
     share = {id(parameter): group["scale"] for group in groups for parameter in group["params"]}
     expected = {"embeddings": 0.5**4, "layers.0": 0.5**3, "layers.2": 0.5}
-    expected |= {"layers.3": 1, "final_norm": 1, "head": 1}
+    expected |= {"layers.3": 1, "layers.4": 1, "final_norm": 1, "head": 1}
     for name, parameter in network.named_parameters():
         (rate,) = [value for part, value in expected.items() if part in name] or [0.5**2]
         assert share[id(parameter)] == rate, name

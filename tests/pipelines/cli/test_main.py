@@ -102,7 +102,8 @@ def test_finetune_runs_glue_then_squad(here, monkeypatch):
 
 
 def test_the_script_is_the_command_line_under_its_own_name():
-    assert run([*INSTALLED, "--version"]).stdout == f"electra {electra.__version__}\n"
+    done = run([*INSTALLED, "--version"])
+    assert (done.returncode, done.stdout) == (0, f"electra {electra.__version__}\n")
     assert "Usage: electra params " in run([*INSTALLED, "params", "--help"]).stdout
     assert "Usage: python -m pipelines params " in run([*MODULE, "params", "--help"]).stdout
 
