@@ -18,9 +18,9 @@ KEYS = ("id", "index", "prediction", "tags")
 def read_predictions(path: Path) -> dict[str, Any]:
     """Return predictions by id.
 
-    A file, compressed or not, has JSON lines of `id` and `prediction` (or `tags`), a table as for
-    the leaderboard, or the JSON of SQuAD; or it is parquet. Raises BadInput for
-    any other file, and a repeated id.
+    A file has JSON lines of `id` and `prediction` (or `tags`), a table as for the leaderboard, or
+    the JSON of SQuAD, compressed or not, or is parquet. Raises BadInput for any other file, and a
+    repeated id.
     """
     lines = lines_of(path)
     suffix = plain_suffix(path)

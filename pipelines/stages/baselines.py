@@ -12,7 +12,7 @@ replaced tokens   the pre-trained discriminator without fine-tuning: the AUC of 
 
 All but the last are scores by the task's metric, in points, on dev, from the rows that the model is
 fine-tuned on. The two that are fitted take a few seconds for 1,000 rows, and see 10,000 at most.
-Hundreds of classes in much text are not fitted.
+They are left out where they would need gigabytes, as for hundreds of classes in much text.
 """
 
 import os.path
@@ -41,7 +41,7 @@ from electra.nn.token_heads import ReplacedTokenHead
 
 SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap")  # need no network
 FIT_ROWS = 10_000
-MOST_WEIGHTS = 20_000_000  # classes times terms of a fit, which takes 200 bytes for each
+MOST_WEIGHTS = 20_000_000  # classes times terms of a fit, at 200 bytes each
 # words of each text whose order is compared, which takes time with the product of both numbers
 FIRST = 400
 NEGATIONS = {

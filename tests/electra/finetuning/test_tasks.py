@@ -20,5 +20,5 @@ def test_only_training_rows_are_drawn_and_turned():
 
 
 def test_glue_has_as_many_training_rows_as_its_files():
-    """The sum of the nine files' rows, which a wrong digit changes."""
+    """Compare their sum, which a wrong digit in any of the nine changes."""
     assert sum(task.train_rows for task in GLUE.values()) == 949_733
