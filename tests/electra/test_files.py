@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from electra.errors import Busy, CorruptFile, OutOfRoom, Unreadable
+from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom, Unreadable
 from electra.files import (
     SMALL,
     atomic_folder,
@@ -210,6 +210,11 @@ def test_a_reader_that_has_gone_is_no_fault_of_the_place():
     with pytest.raises(BrokenPipeError):
         write_user_file(Path(f"/dev/fd/{writer}"), "text")
     os.close(writer)
+
+
+def test_a_place_that_takes_no_text_is_a_sentence():
+    with pytest.raises(BadInput, match=r"^/dev/full: cannot be written \(No space left on device\)"):
+        write_user_file(Path("/dev/full"), "text")
 
 
 def test_what_is_in_the_way_is_a_sentence(tmp_path):

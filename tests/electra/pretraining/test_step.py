@@ -16,7 +16,7 @@ from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, can_use_two_threads
-from tests.electra.helpers import SPECIAL, VOCAB, MadeUpRows, config, data, train
+from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, MadeUpRows, config, data, train
 from tests.electra.pretraining.step_helpers import (
     CPU,
     META,
@@ -118,9 +118,10 @@ def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, pr
     agree(ours, train_steps(settings, slices, precision=precision))
 
 
-def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_path):
+@pytest.mark.parametrize("objective", [{}, TWIN | TWO_STAGES])
+def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_path, objective):
     runs = [
-        train(tmp_path / key, config(**QUIET, **{f"pretrain__{key}": 2}))
+        train(tmp_path / key, config(**QUIET, **objective, **{f"pretrain__{key}": 2}))
         for key in ("threads", "accumulate")
     ]
     assert runs[0].history == runs[1].history

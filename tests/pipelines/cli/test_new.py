@@ -339,6 +339,7 @@ def test_new_task_never_takes_tiny_in_silence(here, run_command):
         ('{"tokens": ["我"], "pos": ["A"], "text": "我 我 我", "ner_tags": ["B-X"]}\n'
          '{"tokens": ["很"], "pos": ["A"], "text": "很 很 很", "ner_tags": null}',
          "a = tokens, label = ner_tags (tagging)", ("X",)),
+        ('{"premise": "a b", "hypothesis": "c", "tags": "B-NP O"}', "label = tags (tagging)\nnot read: hypothesis", ("NP",)),
         ('{"hypothesis": "aaa", "premise": "b", "idx": 0, "label": 0}\n'
          '{"hypothesis": "aaa", "premise": "b", "idx": 1, "label": 1}',
          "a = premise, b = hypothesis, label = label (2 classes)\nnot read: idx;", ("0", "1")),

@@ -274,10 +274,15 @@ def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not(
 def test_a_model_file_has_the_hash_by_which_the_cache_names_it(tmp_path, monkeypatch, name):
     link = tmp_path / "vocab.txt"
     link.symlink_to(name)
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: link)
-    (tmp_path / name).write_text("[PAD]\n[UNK]\n")
+    arriving = ["[PAD]\n", "[PAD]\n[UNK]\n", "[PAD]\n", "[PAD]\n"]
+
+    def download(*_, force_download, **__):
+        assert force_download == (len(arriving) % 2)
+        (tmp_path / name).write_text(arriving.pop(0))
+        return link
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     assert hub.fetch_file("made/up", "vocab.txt", "main", "tokenizers.x") == link
-    (tmp_path / name).write_text("[PAD]\n")
     with pytest.raises(BadInput, match=rf"tokenizers.x/vocab.txt: .* instead of {name}, twice"):
         hub.fetch_file("made/up", "vocab.txt", "main", "tokenizers.x")
 

@@ -169,9 +169,11 @@ def test_what_is_hardly_prose_goes_by_the_rule_it_breaks(tmp_path):
     found = {row["id"]: row["reason"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")}
     assert kept == ["prose"]
     assert found == {id: f"quality_{id}" for id in texts if id != "prose"}
-    others = {"prose": texts["prose"], "other": texts["stop_words"]}
-    kept = run(tmp_path, others, "others", files=1, quality="gopher", language=NOISE)[1]
-    assert kept == ["prose", "other"], "English words are asked of English alone"
+    unspaced = "".join(map(chr, random.Random(3).sample(range(0x4E00, 0x9FA5), 100)))
+    others = {"prose": texts["prose"], "other": texts["stop_words"], "unspaced": unspaced}
+    languages = [*NOISE, "zh"]
+    kept = run(tmp_path, others, "others", files=1, quality="gopher", language=languages)[1]
+    assert kept == list(others), "English words are asked of English alone"
 
 
 def mood(folder, *splits):
