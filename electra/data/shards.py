@@ -102,8 +102,8 @@ class Table:
     def __init__(self, path: Path, dtype: np.dtype[Any], length: int) -> None:
         self.path = path
         self.dtype = dtype
-        self._size = length * dtype.itemsize
-        self.shape = (path.stat().st_size // self._size, length)
+        self._row_bytes = length * dtype.itemsize
+        self.shape = (path.stat().st_size // self._row_bytes, length)
         self._file = path.open("rb", buffering=0)
         # else the system reads the 128 KB around every row: some 4,000 times a batch's own bytes
         os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -123,19 +123,19 @@ class Table:
             spans = [(number, 1) for number in rows.tolist()]
         with read_errors(self.path, REBUILD_ADVICE):
             parts = [
-                os.pread(self._file.fileno(), count * self._size, first * self._size)
+                os.pread(self._file.fileno(), count * self._row_bytes, first * self._row_bytes)
                 for first, count in spans
             ]
         data = b"".join(parts)
-        if len(data) != self._size * sum(count for _, count in spans):
+        if len(data) != self._row_bytes * sum(count for _, count in spans):
             raise CorruptFile(f"{self.path}: has been cut while it was read; {REBUILD_ADVICE}")
         return np.frombuffer(data, self.dtype).reshape(-1, self.shape[1])
 
     def prefetch(self, rows: NDArray[np.int64]) -> None:
         """Let the system read these rows from the disk while this process works."""
         for number in rows.tolist():
-            start = number * self._size
-            os.posix_fadvise(self._file.fileno(), start, self._size, os.POSIX_FADV_WILLNEED)
+            start = number * self._row_bytes
+            os.posix_fadvise(self._file.fileno(), start, self._row_bytes, os.POSIX_FADV_WILLNEED)
 
 
 class Rows:

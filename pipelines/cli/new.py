@@ -316,7 +316,8 @@ def cut(text: str, names: Sequence[str]) -> str:
     now.
     """
     listed = "|".join(names)
-    text = re.sub(rf"^  ['\"]?({listed})['\"]?:.*\n(   .*\n)*", "", text, flags=re.M)
+    within = r"(( {0,2}(#.*)?\n)*   .*\n)*"  # comments and empty lines too, if more follows
+    text = re.sub(rf"^  ['\"]?({listed})['\"]?:.*\n{within}", "", text, flags=re.M)
     return re.sub(r"^(\w+):(?=\s*(#.*\s+)*(^\w|\Z))", r"\1: {}", text, flags=re.M)
 
 

@@ -22,16 +22,15 @@ def read_predictions(path: Path) -> dict[str, Any]:
     the JSON of SQuAD, compressed or not, or is parquet. Raises BadInput for any other file, and a
     repeated id.
     """
-    lines = lines_of(path)
     suffix = plain_suffix(path)
     if suffix == ".json":
-        return _read_answers(lines, path)
+        return _read_answers(lines_of(path), path)
     if suffix == ".parquet":
         records = custom_tasks.parquet(path)
     elif suffix in {".tsv", ".csv"}:
-        records = custom_tasks.table(lines, path)
+        records = custom_tasks.table(lines_of(path), path)
     else:
-        records = custom_tasks.jsonl(lines, path)
+        records = custom_tasks.jsonl(lines_of(path), path)
     answers: dict[str, Any] = {}
     for where, record in refuse_rejected(records):
         fields = [record[key] for key in KEYS if key in record]

@@ -187,6 +187,16 @@ def test_new_remove_keeps_what_another_entry_names(here, refuse):
     assert "has no entry absent" in refuse(64, "new --remove absent")
 
 
+def test_new_remove_takes_comments_and_empty_lines_of_an_entry_along(here, run_command):
+    write_labelled()
+    before = Path("params.yaml").read_text()
+    run_command(f"new mine {TASK}")
+    added, recipe, rest = Path("params.yaml").read_text().partition("\n  mine:\n    defaults:\n")
+    Path("params.yaml").write_text(f"{added}{recipe}\n  # why\n\n    # so few\n{rest}")
+    run_command("new mine --remove")
+    assert Path("params.yaml").read_text() == before
+
+
 def test_new_writes_what_plain_text_shows(here, run_command):
     write_texts(" = Title {0} = \n\n Text &amp; more, {0}.")
     Path("data/b.txt").write_text("A line of text.\n" * 10_000)
