@@ -45,8 +45,10 @@ def test_heads_of_neighbours_look_at_the_words_beside_their_own(kind, changes):
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
     _, *angles = encoder.layer_inputs(None, ids)[0]
     attention: Any = encoder.layers[0].attention
-    query, key, _ = attention.project_qkv(encoder.embeddings(ids, torch.zeros_like(ids)))
+    embedded = encoder.embeddings(ids, torch.zeros_like(ids))
+    query, key, _ = attention.project_qkv(embedded)
     if angles:
+        assert embedded[..., -1].mean().item() == pytest.approx(4, rel=0.05)
         query = rotate(query, *angles)
         key = rotate(key, *angles)
     share_ATT = (query @ key.mT / 32**0.5).softmax(-1).mean(0)

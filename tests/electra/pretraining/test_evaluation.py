@@ -55,6 +55,8 @@ def test_an_evaluation_is_without_dropout_and_training_goes_on_with_it():
     real = torch.arange(24) < first.lengths_B[:, None]
     auc = area_under_curve(outputs.logits_BT[real].numpy(), outputs.replaced_BT[real].numpy())
     assert read(first)["disc_auc"] == auc
+    sums = outputs.sums
+    assert read(first)["mlm_accuracy"] == (sums["mlm_correct"] / sums["chosen"]).item()
     assert both["loss"] == pytest.approx((read(first)["loss"] + read(second)["loss"]) / 2)
 
 
