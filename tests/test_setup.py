@@ -1,5 +1,6 @@
 """Set-up, lock, continuous integration and releases, with tools that only note what they are asked."""
 
+import fcntl
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -164,6 +166,19 @@ def test_set_up_makes_what_is_missing_and_then_nothing(setup):
         file.write("more==1.0\n")
     assert setup.run().returncode == 0
     assert any("pip install" in line for line in setup.calls())
+
+
+def test_set_ups_of_a_folder_take_turns(setup):
+    folder = os.open(setup.folder, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(setup.run)
+        with pytest.raises(TimeoutError):
+            waiting.result(1)
+        assert setup.calls() == []
+        os.close(folder)
+        assert "another set-up of this folder is at work" in waiting.result().stdout
+    assert setup.calls()
 
 
 @pytest.mark.parametrize("copied", [False, True])
