@@ -85,7 +85,7 @@ def test_marked_parts_are_the_whole_text(text):
         ("squad2", "", {"answers": []}, "right"),
         ("squad2", "corn", {"answers": []}, "wrong"),
         ("cola", "1", {"label": "1"}, "right"),
-        ("stsb", 2.4, {"label": 3.0}, "right"),
+        ("stsb", 2.0, {"label": 3.0}, "right"),
         ("stsb", 1.4, {"label": 3.0}, "wrong"),
         ("cola", "1", None, "answer"),
     ],

@@ -84,6 +84,8 @@ def test_a_row_that_cannot_be_answered_is_named(folders, refuse, model, text, co
 def test_blank_lines_keep_their_numbers(ask):
     Path("a.txt").write_text("\nthe cat\n\n \na dog\n")
     assert [row["id"] for row in ask("cola", "a.txt a.txt")] == ["1", "4"] * 2
+    Path("pairs.txt").write_text("\nthe cat runs.\ta dog\n")
+    assert [row["id"] for row in ask("rte", "pairs.txt")] == ["1"]
 
 
 def test_words_come_as_conll_or_text(ask):

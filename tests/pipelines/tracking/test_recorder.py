@@ -74,7 +74,12 @@ def test_runs_are_nested_and_complete(store, tmp_path):
 
 def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store, tmp_path):
     (tmp_path / "results.json").write_text("{}")
-    shared = [artifact(tmp_path / "results.json"), tags({NOTE: "the headline"}), CLOSE]
+    shared = [
+        artifact(tmp_path / "results.json"),
+        tags({NOTE: "the headline", "card": "of this stage alone"}),
+        metric(1, loss=1.0),
+        CLOSE,
+    ]
     for number, (stage, name, numbers) in enumerate(
         [
             ("tokens", "x", {"rows": 60.0}),
@@ -97,7 +102,7 @@ def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store, tmp_pa
         "table5/mlm/average": 66.0,
     }
     assert above.data.tags["models"] == "tiny, other" and above.data.params == {"glue.epochs": "1"}
-    assert above.data.tags[NOTE] == "the headline"
+    assert above.data.tags[NOTE] == "the headline" and "card" not in above.data.tags
     files = store[0].list_artifacts(above.info.run_id)
     assert {file.path for file in files} == {"glue", "ablation", "report"}
 
