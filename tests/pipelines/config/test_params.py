@@ -136,6 +136,11 @@ def test_mistake_is_one_sentence_with_its_key(old, new, key, advice, refuse):
     assert key in sentence and advice in sentence, sentence
 
 
+def test_the_length_of_squad_counts_only_where_it_is_run(load_text):
+    short = ("embedding: 16}", "embedding: 16, positions: 300}")
+    assert load_text(short, ("models: [smoke]", "models: []")).run.models == ()
+
+
 def test_ablation_that_a_run_does_not_read_does_not_refuse_it(load_text, refuse, monkeypatch):
     """A first trial with fewer steps than an arm's warm-up needs."""
     base = "{model: smoke, tokens: smoke, data: smoke, recipe: smoke}"
