@@ -102,6 +102,7 @@ def test_a_task_is_above_the_baselines_if_it_is_above_the_best():
     for scores in ({"chance": 50.0, "bag of words": 80.0}, {"chance": 80.0, "bag of words": 50.0}):
         weak = replace(model, tasks=(replace(rte, baselines=scores),))
         _, auc = findings.strengths(weak)
+    assert weak.tasks[0].best_baseline == (50.0, "bag of words")
     assert f" {100 * model.series('disc_auc')[1][-1]:.0f} times in 100." in auc, "at the end"
 
 

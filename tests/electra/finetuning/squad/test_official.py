@@ -44,23 +44,29 @@ def test_the_best_gold_answer_counts_and_a_missing_prediction_scores_nothing():
 
 
 def test_threshold_search_by_hand():
-    """Four questions from the least null score up: right answer, answer where none is, right
-    answer, wrong answer.
+    """Five questions from the least null score up: right answer, answer where none is, none where
+    none is, right answer, wrong answer.
     """
-    rows = [row("right", "a cat"), row("none"), row("late", "dog"), row("wrong", "bird")]
-    spans = {"right": "cat", "none": "fish", "late": "dog", "wrong": "big bird"}
-    null = {"right": -4.0, "none": -2.0, "late": -1.0, "wrong": 3.0}
-    # nothing answered: 1 right (none). + right: 2. + none: 1. + late: 2. + wrong: 2. The best is 2
-    # at -4.
+    rows = [
+        row("right", "a cat"),
+        row("none"),
+        row("empty"),
+        row("late", "dog"),
+        row("wrong", "bird"),
+    ]
+    spans = {"right": "cat", "none": "fish", "empty": "", "late": "dog", "wrong": "big bird"}
+    null = {"right": -4.0, "none": -2.0, "empty": -1.75, "late": -1.0, "wrong": 3.0}
+    # nothing answered: 2 right (none, empty). + right: 3. + none: 2. + empty: 2. + late: 3.
+    # + wrong: 3. The best is 3 at -4.
     figures = evaluate(rows, spans, null, "2.0", null_threshold=-1.5)
-    assert figures["best_exact"] == 50.0 and figures["best_exact_threshold"] == -4.0
+    assert figures["best_exact"] == 60.0 and figures["best_exact_threshold"] == -4.0
     # wrong has an F1 of 2 / 3
-    assert figures["best_f1"] == pytest.approx(200 / 3) and figures["best_f1_threshold"] == 3.0
-    assert figures["exact"] == 25.0  # right; none answered where none is; late and wrong left empty
+    assert figures["best_f1"] == pytest.approx(220 / 3) and figures["best_f1_threshold"] == 3.0
+    assert figures["exact"] == 40.0  # none is answered where none is; late and wrong are left empty
     assert figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5)
-    assert figures["NoAns_exact"] == 0
+    assert figures["NoAns_exact"] == 50.0
     at_threshold = evaluate(rows, spans, null, "2.0", null_threshold=-1.0)
-    assert at_threshold["exact"] == 50.0  # late, whose null score is the threshold, is answered
+    assert at_threshold["exact"] == 60.0  # late, whose null score is the threshold, is answered
 
 
 @pytest.mark.parametrize(
