@@ -229,15 +229,15 @@ def test_a_full_disk_leaves_no_run_open_and_is_one_line(store, tmp_path, monkeyp
     """The stage could not append its end, and the uploader cannot save how far it got."""
     log = append(tmp_path / "x", opening(), nested("cola"), *losses([0]))
     saved = []
+    ended = threading.Event()
 
     def save(self, state):
         saved.append(True)
         if len(saved) > 1:
+            ended.set()
             raise OSError("No space left on device")
 
     monkeypatch.setattr(EventLog, "save", save)
-    ended = threading.Event()
-    threading.Timer(1.0, ended.set).start()
     assert not uploader.upload(log, ended)
     assert {run.info.status for run in runs(store).values()} == {"KILLED"}
     assert sent(store) == [0]
