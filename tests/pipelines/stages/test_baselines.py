@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
+from electra.finetuning.classification import encode
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import load_networks
@@ -88,6 +89,12 @@ def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, m
     assert seen == [50] and scores == {"chance": 50.0, "majority": 100.0}
 
 
+def test_the_guess_of_a_score_is_the_mean(monkeypatch):
+    monkeypatch.setattr(baselines, "predict_fitted", lambda *_: {})
+    rows = [{"label": label} for label in (1.0, 2.0, 6.0)]
+    assert baselines.predict_simply(GLUE["stsb"], rows, rows)["majority"].tolist() == [3.0] * 3
+
+
 def test_more_weights_than_memory_holds_are_not_fitted(monkeypatch):
     rows = [{"a": word, "b": None, "label": str(number % 2)} for number, word in enumerate(WORDS)]
     assert "bag_of_words" in baselines.predict_simply(GLUE["sst2"], rows, rows)
@@ -127,6 +134,13 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
         surest.append(logits.max().item())
     expected = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
     assert first == pytest.approx(expected, abs=0.02) and first != pytest.approx(50, abs=0.1)
+    mixed = encode([*rows, *(row | {"b": ""} for row in rows)], GLUE["mrpc"], tokenizer, 16)
+    half = np.arange(len(rows), 2 * len(rows))
+    alone, padded = (
+        frozen.outputs(mixed.batch(chosen))["replaced"]
+        for chosen in (half, np.arange(2 * len(rows)))
+    )
+    torch.testing.assert_close(padded[len(rows) :], alone)
     assert score("mrpc", lambda a, b: "1")[0] is None, "one label"
     assert score("sst2", lambda a, b: "01"["red" in a])[0] is None
     graded, rows = score("stsb", lambda a, b: float(len({*a} & {*b})))
