@@ -213,7 +213,9 @@ def test_a_reader_that_has_gone_is_no_fault_of_the_place():
 
 
 def test_a_place_that_takes_no_text_is_a_sentence():
-    with pytest.raises(BadInput, match=r"^/dev/full: cannot be written \(No space left on device\)"):
+    with pytest.raises(
+        BadInput, match=r"^/dev/full: cannot be written \(No space left on device\)"
+    ):
         write_user_file(Path("/dev/full"), "text")
 
 
