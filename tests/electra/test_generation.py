@@ -124,6 +124,8 @@ def test_a_typed_mask_hides_the_token_that_hide_numbers(generator):
     (typed,) = electra.propose(TEXT.replace("cooked", "[MASK]"), generator)
     assert typed.texts == by_number.texts and typed.original is None
     np.testing.assert_array_equal(typed.probability, by_number.probability)
+    (twice,) = electra.propose(TEXT.replace("cooked", "[MASK]"), generator, hide=[2])
+    assert twice.original is None
     both = electra.propose("The [MASK] cooked the [MASK].", generator, count=2)
     assert [place.token for place in both] == [1, 4]
     for piece, text in zip(both[0].pieces, both[0].texts, strict=True):

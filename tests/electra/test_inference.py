@@ -112,6 +112,9 @@ def test_words_get_tags_with_their_probabilities(load):
     assert set(cut["tags"][read:]) == {"O"}
     assert all(0.2 <= share <= 1 for share in cut["probabilities"][:read])
     assert again["probabilities"] == text["probabilities"] and again["words"] == text["words"]
+    # a word of which the tokenizer leaves nothing is an unknown one
+    empty, unknown = load("chunks").predict([["the", word, "ate"] for word in ("\u200b", "\ud55c")])
+    assert empty["probabilities"] == unknown["probabilities"] and None not in empty["probabilities"]
 
 
 def test_a_question_is_answered_with_its_place(load):

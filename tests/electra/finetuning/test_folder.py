@@ -198,3 +198,6 @@ def test_tags_are_learned(model, tokenizer):
     result = kind.score_split(silent, dev, config, labelled=True)
     assert result.fault == "no span was predicted in any row" and not result.finite
     assert set(result.files[".jsonl"][0]) == {"id", "words", "prediction", "label"}
+    spanless = kind.encode([{"id": "0", "words": ["the"], "tags": ["O"]}], tokenizer, config)
+    outputs = {"tags": np.zeros((1, 40), int), "finite": np.ones(1, bool)}
+    assert kind.score_split(outputs, spanless, config, labelled=True).fault is None

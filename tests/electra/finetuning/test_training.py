@@ -130,3 +130,10 @@ def test_training_ends_when_the_loss_is_not_finite(every, count, model, examples
     torch.nn.init.constant_(network.head.weight, float("nan"))
     actual = train(network, examples, CONFIG, seed=1, stream="t")
     assert not actual.finite and actual.curve == [] and len(steps) == count
+
+
+def test_a_weight_that_is_not_finite_is_told_where_no_loss_shows_it(model, examples):
+    network = classifier(model)
+    with torch.no_grad():
+        network.encoder.embeddings.position.weight[-1] = torch.nan  # no row is so long
+    assert not train(network, examples, CONFIG, seed=1, stream="t").finite
