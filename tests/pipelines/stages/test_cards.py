@@ -13,7 +13,7 @@ import pytest
 import transformers
 from huggingface_hub import ModelCard
 
-from electra.files import read_json, read_jsonl
+from electra.files import read_json, read_jsonl, write_json
 from electra.finetuning.folder import load_model
 from electra.nn.huggingface import POOLED, open_folder
 from pipelines.cli import main
@@ -65,6 +65,7 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
     (first, second) = data.eval_results
     assert first.metric_value == round(scores["matthews"][0] / 100, 6)
     assert second.metric_value == round(scores["accuracy"][0] / 100, 6)
+    assert cards.compare_runs(found["cola"], "pretrained", 2)[0][2] == scores["matthews"][1]
     assert (first.metric_type, second.metric_type) == ("matthews_correlation", "accuracy")
     assert first.task_type == "text-classification"
     assert first.dataset_name == "CoLA in the sample world"
@@ -80,6 +81,14 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
     written = COLA.read_bytes()
     cards.write("glue", "small", params)
     assert COLA.read_bytes() == written and str(Path.cwd()).encode() not in written
+
+
+def test_a_card_names_the_failure_of_its_own_seed(params):
+    results = read_json(TASKS / "results.json")
+    results["tasks"]["cola"]["pretrained"]["failed"] = ["seed 1: one", "seed 2: two"]
+    write_json(TASKS / "results.json", results)
+    text, _ = write_card(params)
+    assert "; failed: seed 1: one" in text and "two" not in text
 
 
 def test_a_copy_for_a_hub_names_the_run(params, capsys):

@@ -44,12 +44,15 @@ def test_a_run_of_dvc_says_what_it_depends_on(store, tmp_path):
 def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path):
     (tmp_path / "pipelines").mkdir()
     stages = "stages:\n  report:\n    outs:\n    - path: results\n      md5: abc\n"
-    (tmp_path / "dvc.lock").write_text(f"<<<<<<< HEAD\n{stages}=======\n{stages}>>>>>>> other\n")
     (tmp_path / "pipelines" / "dvc.lock").write_text(stages)
-    assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}
+    (tmp_path / "dvc.lock").write_text(stages.replace("report", "summary"))
+    outs = {"results": "abc"}
+    assert lineage.dvc_hashes(tmp_path) == {"report": outs, "summary": outs}
+    (tmp_path / "dvc.lock").write_text(f"<<<<<<< HEAD\n{stages}=======\n{stages}>>>>>>> other\n")
+    assert lineage.dvc_hashes(tmp_path) == {"report": outs}
     for broken in ("", "[1]", "stages: 3", "stages: {a: []}", "stages: {a: {outs: [{md5: x}]}}"):
         (tmp_path / "dvc.lock").write_text(broken)
-        assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}, broken
+        assert lineage.dvc_hashes(tmp_path) == {"report": outs}, broken
 
 
 def test_a_user_that_the_system_does_not_know_has_a_number(tmp_path, monkeypatch):
