@@ -140,8 +140,10 @@ def test_a_run_gets_its_numbers_cards_and_a_note_that_begins_with_the_mean_of_th
 
 def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder(here):
     text = SMOKE.replace("save_every: 5}", "save_every: 5, init_from: start}")
-    text = text.replace("published: {}", "published: {theirs: {folder: start/discriminator}}")
+    published = "published: {theirs: {folder: start/discriminator}, others: {folder: elsewhere}}"
+    text = text.replace("published: {}", published)
     others = """finetunings:
+  apart: {model: others, tasks: smoke, recipe: smoke}
   unlike: {model: theirs, tasks: smoke, recipe: paper}
   before: {model: theirs, tasks: smoke, recipe: smoke}
 """
