@@ -42,5 +42,5 @@ def test_answers_and_mistakes_are_chosen_by_rule():
     assert len(before) == CONTEXT + 2 and before.endswith("Once. Maren the miller ")
     assert nothing.context[:2] == ("", None)
     cola, *_ = mistakes(model)
-    assert cola.share == "2 of 3 rows wrong" and cola.texts == ("The weaver of <Marlow> 2.",)
+    assert cola.share == "2 of 3 rows wrong" and cola.texts[0] == "The weaver of <Marlow> 2."
     assert cola.sure == pytest.approx(1 / (1 + 2.718281828**-3)), "the surest"
