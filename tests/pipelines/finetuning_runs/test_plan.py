@@ -94,6 +94,7 @@ def test_number_of_workers_bears_on_no_result(plan_jobs, tmp_path):
         records = run_all(jobs, workers, lambda job, _: done.append(job.name))
         assert sorted(done[-len(jobs) :]) == sorted(job.name for job in jobs)
         assert [record["arm"] for record in records] == ["pretrained", "scratch"] * 2
+    assert done[0].startswith("rte"), "the longest first"
     assert files_of(tmp_path / "1") == files_of(tmp_path / "2") != {}
 
 
@@ -137,7 +138,7 @@ def test_diverged_run_is_scored_and_named(plan_jobs, monkeypatch):
     assert squad["failed"] and 0 <= squad["metrics"]["f1"] <= 100
 
 
-def test_what_no_job_could_use_is_refused_at_once(plan_jobs, model, tmp_path):
+def test_what_no_job_could_use_is_refused_at_once(plan_jobs, task_rows, model, tmp_path):
     larger = copy_model(model, tmp_path / "larger", vocab_size=999)
     with pytest.raises(BadInput, match=r"holds a tokenizer of \d+ pieces; expected the model's"):
         plan_jobs("cola", model=larger)
@@ -145,13 +146,17 @@ def test_what_no_job_could_use_is_refused_at_once(plan_jobs, model, tmp_path):
         plan_jobs("cola", length=65)
     with pytest.raises(BadInput, match="there is no such file"):
         plan_jobs("cola", rows=tmp_path / "nowhere")
+    (tmp_path / "cola").mkdir()
+    shutil.copy(task_rows / "cola/train.jsonl", tmp_path / "cola")
+    with pytest.raises(BadInput, match=r"dev\.jsonl: there is no such file"):
+        plan_jobs("cola", rows=tmp_path / "cola")
     with pytest.raises(BadConfig, match="mnli has no seed 1; let both have the same"):
         plan_jobs("rte", init_from_task="mnli", source_jobs=plan_jobs("mnli", seeds=(2,)))
 
 
-@pytest.mark.parametrize("keep, kept", [("none", []), ("first", [1]), ("all", [1, 2])])
+@pytest.mark.parametrize("keep, kept", [("none", []), ("first", [2]), ("all", [2, 1])])
 def test_models_of_pretrained_seeds_are_kept_as_set(plan_jobs, keep, kept):
-    jobs = plan_jobs("cola", seeds=(1, 2), keep_models=keep)
+    jobs = plan_jobs("cola", seeds=(2, 1), keep_models=keep)
     assert [job.name for job in jobs if job.keep] == [f"cola-pretrained-seed{n}" for n in kept]
 
 

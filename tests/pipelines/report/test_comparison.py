@@ -1,6 +1,6 @@
 import pytest
 
-from pipelines.report.comparison import around, compare_scores, decide, predict_next
+from pipelines.report.comparison import Difference, around, compare_scores, decide, predict_next
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ def test_the_verdict_of_a_difference(first, second, verdict):
     difference = compare_scores(first, second)
     assert difference.verdict == verdict and difference.counts is (verdict in {"higher", "lower"})
     assert compare_scores([], second) is None
+    assert not Difference(1.0, 0.0, 2.0).counts, "zero is within"
 
 
 def test_one_fine_tuning_of_each_arm_has_the_error_of_the_dev_rows():

@@ -121,8 +121,11 @@ def test_budget_equal_flops(params):
 def test_budget_of_steps(params, budget, changed, steps):
     config = params.ablations["weights"]
     protocol = replace(config.protocol, budget=budget)
+    model = params.models["smoke"]
+    params.models["smoke"] = replace(model, pretrain=replace(model.pretrain, threads=2))
     params.ablations["weights"] = replace(config, protocol=protocol, arms={"a": {}, "b": changed})
     arms = ablation.plan_arms("weights", params, 100)
+    assert {arm.config.pretrain.threads for arm in arms} == {1}
     assert [arm.config.pretrain.steps for arm in arms] == [4, steps]
 
 
@@ -135,10 +138,12 @@ def test_checkpoints_of_all_points_are_kept(params):
 def test_phases_keep_their_shares_at_any_budget(params):
     config = params.models["smoke"].electra()
     phases = (PhaseConfig(length=8, steps=60), PhaseConfig(length=16, steps=20, batch=4))
-    long = replace(config, pretrain=replace(config.pretrain, phases=phases, steps=80, warmup=12))
+    changes = {"steps": 80, "warmup": 12, "min_eval_interval_minutes": 5.0}
+    long = replace(config, pretrain=replace(config.pretrain, phases=phases, **changes))
     for steps in (20, Flops(flops=20 * step_flops(long, 100))):
         short = ablation.with_steps(long, steps, 100)
         assert (short.pretrain.steps, short.pretrain.warmup) == (20, 3)
+        assert short.pretrain.min_eval_interval_minutes == 0, "curves have the same steps"
         first, second = make_phases(short.pretrain, 20)
         assert (first.length, first.last, second.length, second.last) == (8, 15, 16, 20)
         assert training_flops(short, 100) == pytest.approx(training_flops(long, 100) / 4, rel=1e-12)
@@ -160,7 +165,7 @@ def test_ablation_runs_once_and_shares_its_arms(params, trained):
     }
     assert [point["step"] for point in electra["points"]] == [2, 4]
     assert electra["points"][0]["flops"] == pytest.approx(electra["flops"] / 2)
-    assert electra["curve"][-1]["step"] == 4
+    assert electra["curve"][-1]["step"] == 4 and electra["pretrain"] == electra["curve"][-1]
     first = results("objectives")
     assert str(Path.cwd()).encode() not in first[0] and b"seconds" not in first[0]
     rows = ModelRows(params, "smoke", params.models["smoke"].electra())
@@ -198,6 +203,29 @@ def test_an_arm_is_recorded_with_the_settings_that_it_ran_with(params, monkeypat
     assert opened["mlm"]["pretrain.steps"] == str(steps) != opened["electra"]["pretrain.steps"]
     assert opened["mlm"]["seeds"] == "[1, 2]" and "pretrain.seed" not in opened["mlm"]
     assert opened["mlm"]["tokens"] == "smoke"
+
+
+def test_a_child_run_lasts_from_its_first_seed_to_its_last():
+    events = []
+    tracker = tracking.Tracker(SimpleNamespace(send=events.append))
+    times = ((5.0, 7.0), (3.0, 9.0), (4.0, 8.0))
+    by_seed = {
+        seed: {"started": started, "ended": ended, "history": []}
+        for seed, (started, ended) in enumerate(times)
+    }
+    ablation.track(tracker, "mlm", by_seed, {"status": "ok"}, {})
+    opened, tags, closed = events
+    assert (opened["time"], tags["values"], closed["time"]) == (3.0, {"status": "ok"}, 9.0)
+
+
+def test_an_arm_is_fine_tuned_alone_whatever_the_recipe_keeps(params):
+    params.recipes["smoke"] = {"defaults": {"predict_test": True, "keep_models": "all"}}
+    config = ablation.plan_scoring("weights", params).tasks["cola"]
+    assert (config.arms, config.keep_models, config.predict_test) == (
+        ("pretrained",),
+        "none",
+        False,
+    )
 
 
 def test_what_is_no_failure_of_an_arm_ends_the_stage_which_goes_on_there(

@@ -88,6 +88,9 @@ def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, m
         rows = write(tmp_path, "mrpc", answer)
         scores = baselines.score_baselines(GLUE["mrpc"], rows, FinetuneConfig())
     assert seen == [50] and scores == {"chance": 50.0, "majority": 100.0}
+    assert baselines.score_baselines(GLUE["cola"], rows, FinetuneConfig())["chance"] == 0.0
+    graded = [{"a": "x", "b": "y", "label": label} for label in (0.0, 0.0, 3.0)]
+    assert baselines.predict_simply(GLUE["stsb"], graded, graded)["majority"].tolist() == [1.0] * 3
 
 
 def test_the_guess_of_a_score_is_the_mean(monkeypatch):

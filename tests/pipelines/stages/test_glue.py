@@ -70,6 +70,8 @@ def test_scores_are_compared_with_scratch_and_with_no_network():
     task = {"baselines": best, "pretrained": {"mean": 65.3}, "scratch": {"mean": 60.1}}
     said = "65.3 pre-trained, 60.1 from scratch, 71.0 without a network (bag of words), WARNING: "
     assert glue.describe_scores(task).startswith(said)
+    task["pretrained"]["mean"] = 71.0
+    assert "WARNING" in glue.describe_scores(task), "a tie"
     task["pretrained"]["mean"] = 71.1
     assert "WARNING" not in glue.describe_scores(task)
     assert glue.describe_scores({"pretrained": {"mean": 65.3}}) == "65.3 pre-trained"
@@ -154,6 +156,7 @@ def test_failed_seed_is_named_and_keeps_its_score():
     arm = summary.summarize_task(GLUE["cola"], records)["pretrained"]
     assert arm["scores"] == [30.0, 0.0, 33.0] and arm["failed"] == [f"seed 2: {fault}"]
     assert (arm["mean"], arm["median"], arm["best"]) == (21.0, 30.0, 33.0)
+    assert summary.spread([1.0, 2.0])["median"] == 1.5
 
 
 def test_gpu_that_cannot_be_used_is_no_reason_to_fine_tune_on_the_cpu(monkeypatch):

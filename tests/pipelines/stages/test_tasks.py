@@ -8,8 +8,8 @@ from electra.errors import BadInput, SourceUnreachable
 from electra.files import read_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.storage.manifest import verify_manifest
-from pipelines.sources import LocalTasks, SampleTasks
-from pipelines.stages.tasks import gather
+from pipelines.sources import HubDataset, HubTasks, LocalTasks, SampleTasks, hub
+from pipelines.stages.tasks import gather, hash_input, hub_splits
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
 ROW = "{}\tA man sleeps.\tA man rests.\tentailment\n"
@@ -90,3 +90,24 @@ def test_the_diagnostic_set_is_a_test_split_of_mnli(tmp_path):
     rows = read_jsonl(tmp_path / "out/mnli/test_diagnostic.jsonl")
     assert rows[0] == {"id": "0", "a": 'The "cat" sat.', "b": "A cat sat.", "label": None}
     assert rows[1]["id"] == "1"
+
+
+def test_a_dev_row_repeats_one_of_its_own_task_by_text_or_by_words(tmp_path):
+    source = rte(tmp_path / "glue")
+    folder = tmp_path / "glue/WNLI"
+    folder.mkdir()
+    (folder / "train.tsv").write_text(HEADER + "0\tA dog barks.\tA dog.\t1\n")
+    (folder / "dev.tsv").write_text(HEADER + "0\tA man sleeps.\tA man rests.\t1\n")
+    found = gather(source, "tasks.x", tmp_path / "out")["tasks"]["wnli"]
+    assert found["dev"] == {"rows": 1, "quarantined": 0}
+    first, second = ({"words": ["A", word]} for word in ("dog", "cat"))
+    assert hash_input(first) != hash_input(second)
+
+
+def test_squad_of_the_hub_has_train_and_validation_rows(monkeypatch):
+    asked = []
+    monkeypatch.setattr(hub, "resolve", lambda *_: "f" * 40)
+    monkeypatch.setattr(hub, "read_rows", lambda *place: asked.append(place[2]) or [])
+    source = HubTasks(kind="hub", squad2=HubDataset(dataset="made/squad", revision="main"))
+    found = [(task, split) for task, split, _ in hub_splits(source, "tasks.x")]
+    assert found == [("squad2", "train"), ("squad2", "dev")] and asked == ["train", "validation"]

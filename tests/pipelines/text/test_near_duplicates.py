@@ -46,3 +46,5 @@ def test_small_texts():
     )
     long = " ".join(f"w{i}" for i in range(5000))
     assert len(np.intersect1d(keys(long), keys(long + " end"))) > BANDS // 2
+    last = " ".join(long.split()[-904:])  # 900 of 4,996 n-grams, all of the last block
+    assert not np.intersect1d(keys(long), keys(last)).size

@@ -49,7 +49,12 @@ def test_marks_and_joiners_belong_to_their_word(text, lengths):
 
 def test_words_differ_by_vowel_signs_and_not_by_form_or_width():
     assert words("दिन")[0] != words("दीन")[0]
-    for text, same in (("cafe\u0301", "café"), ("STRASSE", "Stra\u00adße"), ("محـمد", "محمد")):
+    for text, same in (
+        ("cafe\u0301", "café"),
+        ("STRASSE", "Stra\u00adße"),
+        ("محـمد", "محمد"),
+        ("ﬁｎ", "fin"),
+    ):
         assert words(text)[0] == words(same)[0]
 
 
