@@ -98,6 +98,15 @@ def test_each_layer_has_its_share_of_the_rate(modern_model):
         assert share[id(parameter)] == rate, name
 
 
+def test_the_optimizer_has_the_settings_of_the_recipe(model):
+    changes = {"beta1": 0.8, "beta2": 0.9, "eps": 1e-4, "weight_decay": 0.5}
+    config = dataclasses.replace(CONFIG, **changes, bias_correction=True)
+    optimizer = finetuning_optimizer(classifier(model), config)
+    group = max(optimizer.param_groups, key=lambda group: group["weight_decay"])
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.8, 0.9), 1e-4, 0.5)
+    assert {state["step"].item() for state in optimizer.state.values()} == {0.0}
+
+
 def test_the_curve_is_the_mean_loss_of_a_row_in_a_short_batch_too(model, tokenizer):
     """Of three rows in batches of two, at a rate that changes nothing."""
     examples = encode(glue_rows("mrpc", 3, 1), GLUE["mrpc"], tokenizer, 40)

@@ -93,12 +93,6 @@ def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, m
     assert baselines.predict_simply(GLUE["stsb"], graded, graded)["majority"].tolist() == [1.0] * 3
 
 
-def test_the_guess_of_a_score_is_the_mean(monkeypatch):
-    monkeypatch.setattr(baselines, "predict_fitted", lambda *_: {})
-    rows = [{"label": label} for label in (1.0, 2.0, 6.0)]
-    assert baselines.predict_simply(GLUE["stsb"], rows, rows)["majority"].tolist() == [3.0] * 3
-
-
 def test_more_weights_than_memory_holds_are_not_fitted(monkeypatch):
     rows = [{"a": word, "b": None, "label": str(number % 2)} for number, word in enumerate(WORDS)]
     assert "bag_of_words" in baselines.predict_simply(GLUE["sst2"], rows, rows)

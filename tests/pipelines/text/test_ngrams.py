@@ -56,6 +56,7 @@ def test_words_differ_by_vowel_signs_and_not_by_form_or_width():
         ("ﬁｎ", "fin"),
     ):
         assert words(text)[0] == words(same)[0]
+    assert len(words("می\u200cخواهم")[0]) == 1
 
 
 def test_ngrams_are_equal_where_their_words_are():
