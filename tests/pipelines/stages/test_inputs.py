@@ -87,6 +87,8 @@ def test_corpus_compared_with_tasks_has_their_files_and_settings(here):
     assert [name for name, _ in first] == ["t.tsv", "d.tsv", "tasks.smoke"]
     assert (first[0], first[2]) == (second[0], second[2]) and first[1] != second[1]
     assert second[:2] == third[:2] and second[2] != third[2]
+    tested = record(settings.replace("dev: d.tsv", "dev: d.tsv, test: e.tsv"))["corpora/smoke"]
+    assert [name for name, _ in tested] == ["t.tsv", "d.tsv", "e.tsv", "tasks.smoke"]
 
 
 def test_changed_vocabulary_changes_its_tokenizer_alone(here):
