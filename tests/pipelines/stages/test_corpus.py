@@ -151,13 +151,13 @@ def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path, monkeypatch
     cleaning = {
         "duplicate_paragraphs": "drop",
         "duplicate_documents": "drop",
-        "shortest_paragraph": 10,
+        "shortest_paragraph": len(shared),
     }
     metrics = run(tmp_path, config(tmp_path, cleaning=cleaning))
     seen = set()
     expected = []
     for text in texts[:-1]:
-        left = [line for line in text if len(line) < 10 or line not in seen]
+        left = [line for line in text if len(line) < len(shared) or line not in seen]
         seen.update(text)
         if left:
             expected.append("\n".join(left))
