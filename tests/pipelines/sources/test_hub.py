@@ -21,6 +21,7 @@ from huggingface_hub.hf_api import RepoFile
 
 from electra.errors import BadInput, SourceUnreachable, UserError
 from pipelines.sources import HubCorpus, HubDataset, HubTasks, hub
+from pipelines.sources.documents import WorkUnit
 from pipelines.stages.inputs import check_source
 from pipelines.text.cleaning import Document
 from tests.conftest import ROOT, run
@@ -189,7 +190,7 @@ def test_a_stream_is_read_by_its_shards_and_soon_given_up(monkeypatch):
     source = replace(SOURCE, fetch="stream")
     parts = hub.parts(source, "corpora.x")
     assert parts == [hub.HubFile(0, 2), hub.HubFile(1, 2)]
-    items = [item for part in parts for item in hub.read_documents(source, part)]
+    items = [item for part in parts for item in WorkUnit(0, source, part=part).read()]
     assert items == [Document(row["id"], row["text"]) for row in rows]
     assert datasets.config.STREAMING_READ_MAX_RETRIES == 3
 
