@@ -221,7 +221,7 @@ def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(here, r
         "text1.jsonl": b'{"text": "A text."}\n' * 99,
         "body.jsonl": b'{"title": "One", "body": "A text."}\n' * 99,
         "a.zip": b"PK\x03\x04",
-        "empty": b"",
+        "empty.jsonl": b"",
     }.items():
         (here / "data" / name).write_bytes(content)
     report = run_command("new mine --text data/*")
@@ -229,7 +229,7 @@ def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(here, r
     assert "data/latin.txt: is read with encoding: latin-1" in report and "'Früh'" in report
     assert "warning: data/1.csv: is read as plain text, all columns" in report
     run_command("check mine")
-    plain = ("data/0.txt", "data/wide.txt", "data/1.csv", "data/empty")
+    plain = ("data/0.txt", "data/wide.txt", "data/1.csv", "data/empty.jsonl")
     assert {
         (source.files, source.text, source.encoding, source.documents)
         for source in load().corpora["mine"].sources
