@@ -515,5 +515,6 @@ def test_new_compares_a_generator_with_its_discriminator(here, capsys, run_comma
     capsys.readouterr()
     command = "new mine --text data/a.txt --from pub"
     assert "generator.width gives its shapes" in refuse(65, command)
-    write_network("pub/generator", "ElectraForMaskedLM", (2, 48, 1, 192, 32))
+    write_network("pub/generator", "ElectraForMaskedLM", (1, 48, 1, 192, 32))
     assert "with embeddings of its own" in run_command(command)
+    assert load().models["mine"].generator.depth == 0.5
