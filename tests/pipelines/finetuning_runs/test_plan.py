@@ -112,6 +112,8 @@ def test_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
         assert run(plan()) == record
         assert run(plan(seeds=(1, 2, 3))) == record, "other seeds bear on no single run"
     assert read_finished(plan(learning_rate=2e-3)) is None
+    tokenizer = plan().files | {"tokenizer.json": "another sha256"}
+    assert read_finished(replace(plan(), files=tokenizer)) is None
     by_other_code = replace(plan(), code="new")
     assert read_finished(by_other_code) is None and run(by_other_code) == record
     folder = plan().folder
