@@ -316,16 +316,14 @@ def blimp() -> str:
 
 
 def claims() -> str:
-    """Count the paper's statements that the recorded ablations confirm, and list them."""
+    """Count and list the paper's statements that the recorded ablations confirm or reverse."""
     with (ROOT / "results/report/tables/claims.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if "recorded, 2 tasks" in row["measured on"]]
-    came_out = [f"{row['claim']} ({row['points']})" for row in rows if row["here"] == "came out"]
-    reversed_ones = sum(row["here"] == "reversed" for row in rows)
-    none = "none is" if not reversed_ones else f"{reversed_ones} are"
-    counts = (
-        f"{len(came_out)} of {len(rows)} comparisons came out as in the paper and {none} reversed"
-    )
-    return f"{counts}: {', '.join(came_out)}"
+    parts = []
+    for verdict in ("came out", "reversed"):
+        claims = [f"{row['claim']} ({row['points']})" for row in rows if row["here"] == verdict]
+        parts.append(f"{verdict}: {', '.join(claims) or 'none'}")
+    return f"of {len(rows)} comparisons with the paper {'; '.join(parts)}; the others are undecided"
 
 
 def arm_scores(ablation: str) -> dict[str, list[float]]:
