@@ -28,7 +28,7 @@ def test_torchrun_names_the_gpu(gpus, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "3")
     # left over in the environment: there was no launch
     assert devices.default_device() == torch.device("cuda", 0)
-    launch = {"WORLD_SIZE": "4", "RANK": "3", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
+    launch = {"WORLD_SIZE": "8", "RANK": "7", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
     for name, value in launch.items():
         monkeypatch.setenv(name, value)
     assert devices.default_device() == torch.device("cuda", 3)

@@ -123,6 +123,7 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, tmp_path, capsys):
         ("config.json", b"[]", "config.json: is a list instead of a JSON object"),
         ("config.json", b'{"model_type": "electra"', "is malformed"),
         ("task.json", b'{"length": "long"}', "length is 'long'; it should be 8 to the model's 64"),
+        ("task.json", b'{"length": 65}', "length is 65; it"),
         ("task.json", b'{"length": 40, "squad": {"head": "both"}}', "squad.head: is 'both'"),
         ("task.json", b'{"length": 8, "squad": {}}', "squad.stride: is 128, should be at most"),
         ("task.json", b'{"length": 40, "squad": 5}', "has no tensor end_alone.weight"),

@@ -70,6 +70,13 @@ def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):
     assert parts == pytest.approx(whole, rel=2e-5)  # fp32 sums in another order, over 20 steps
 
 
+def test_each_slice_of_each_step_has_its_own_dropout(tmp_path, monkeypatch):
+    seeds = []
+    monkeypatch.setattr(torch, "manual_seed", seeds.append)
+    train(tmp_path, config(pretrain__accumulate=2))
+    assert len({*seeds}) == len(seeds) == 1 + 2 * 20, "one is for the first weights"
+
+
 @pytest.mark.parametrize("runs", [2, pytest.param(15, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, reference, expected, runs):
     chance = random.Random(0)

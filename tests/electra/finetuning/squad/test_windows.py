@@ -105,6 +105,8 @@ def test_the_owner_has_most_context_on_its_poorer_side(read):
     # 14: 5 to its right in the first, 4 to its left in the second
     assert first.owned.tolist() == [True] * 15 + [False] * 5
     assert second.owned.tolist() == [False] * 5 + [True] * 15
+    # 14 of 29: 4 to its right in the first, 4 to its left in the second
+    assert read_windows(read, 29, 19, 10)[0].owned.tolist() == [True] * 15 + [False] * 4
     # 642: 41 to its right in 384 pieces, 42 to its left in 100, which counts 2.84 less
     *_, last = read_windows(read, 700, 384, 300)
     assert last.first == 600 and last.owned.tolist() == [False] * 43 + [True] * 57
