@@ -3,6 +3,7 @@ GPU is needed.
 """
 
 import multiprocessing
+import os
 
 import pytest
 import torch
@@ -62,8 +63,9 @@ def test_a_driver_that_torch_cannot_use_is_refused(tmp_path, monkeypatch):
     )
     with pytest.raises(BadDevice, match=sentence):
         devices.default_device()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert devices.default_device() == torch.device("cpu")
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert devices.default_device() == torch.device("cpu")
 
 
 def test_the_drivers_version_is_read_from_either_of_its_forms(tmp_path, monkeypatch):
@@ -81,4 +83,6 @@ def test_the_drivers_version_is_read_from_either_of_its_forms(tmp_path, monkeypa
 def test_operations_are_deterministic_in_the_block_alone():
     with devices.deterministic_gpu(True):
         assert torch.are_deterministic_algorithms_enabled()
+        assert "CUBLAS_WORKSPACE_CONFIG" in os.environ  # else products refuse to work
     assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.utils.deterministic.fill_uninitialized_memory

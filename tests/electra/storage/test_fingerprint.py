@@ -28,4 +28,4 @@ def test_differences_are_read_as_dotted_keys():
     new = {"config": {"pretrain": {"steps": {"flops": 1.5}, "steps_": {}}, "x": None}, "train": "2"}
     sentence = "pretrain.steps 800 -> none, train 1 -> 2, pretrain.steps.flops none -> 1.5"
     assert describe(differences(old, new)) == sentence
-    assert describe({"train": ["0" * 64, "1" * 64]}) == f"train {'0' * 12}… -> {'1' * 12}…"
+    assert describe({"train": ["0" * 36, "1" * 37]}) == f"train {'0' * 36} -> {'1' * 12}…"
