@@ -4,6 +4,7 @@ byte.
 
 import errno
 import fcntl
+import math
 import os
 import shutil
 import socket
@@ -32,6 +33,8 @@ from electra.files import (
     unused_path,
     write_atomic,
     write_errors,
+    write_json,
+    write_jsonl,
     write_user_file,
 )
 from tests.conftest import ROOT, environment, largest_file
@@ -191,7 +194,7 @@ def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path, monkeypat
         assert not isinstance(caught.value, Unreadable)
 
 
-def test_json_is_read_strictly_and_its_lines_end_at_line_feeds_alone(tmp_path):
+def test_json_is_strict_and_its_lines_end_at_line_feeds_alone(tmp_path):
     (tmp_path / "a.jsonl").write_text('"a\u2028b"\n"c"\n')
     assert read_jsonl(tmp_path / "a.jsonl") == ["a\u2028b", "c"]
     for text in ('{"a": 1, "a": 2}', "[NaN]"):
@@ -201,6 +204,9 @@ def test_json_is_read_strictly_and_its_lines_end_at_line_feeds_alone(tmp_path):
     (tmp_path / "a.jsonl").write_text('"a"\n{\n')
     with pytest.raises(CorruptFile, match=r"a\.jsonl:2: is malformed .JSONDecodeError"):
         read_jsonl(tmp_path / "a.jsonl")
+    for write in (write_json, write_jsonl):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write(tmp_path / "b", [math.nan])
 
 
 def test_a_free_name_replaces_nothing(tmp_path):
@@ -208,6 +214,12 @@ def test_a_free_name_replaces_nothing(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a-2").symlink_to(tmp_path / "nowhere")
     assert unused_path(tmp_path / "a") == tmp_path / "a-3"
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    remove(tmp_path / "link")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_reader_that_has_gone_is_no_fault_of_the_place():

@@ -52,6 +52,7 @@ def test_a_subset_is_drawn_by_the_seed_and_keeps_the_order():
     rows = list(range(50))
     few = subset(rows, 10, 0)
     assert len(set(few)) == 10 and few == sorted(few) == subset(rows, 10, 0)
+    assert few != subset(rows, 10, 1)
     assert subset(rows, None, 0) == subset(rows, 50, 0) == rows
 
 

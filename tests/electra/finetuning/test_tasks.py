@@ -5,8 +5,10 @@ from electra.finetuning.tasks import GLUE, FinetuneConfig, ScratchConfig, SquadC
 
 def test_the_arm_from_scratch_changes_only_what_it_names():
     scratch = ScratchConfig(learning_rate=1e-3)
-    config = FinetuneConfig(learning_rate=1e-4, seeds=(5,), scratch=scratch)
-    # seeds bear on no single run
+    config = FinetuneConfig(
+        learning_rate=1e-4, seeds=(5,), ensemble=True, keep_models="all", scratch=scratch
+    )
+    # seeds and what is kept bear on no single run
     assert config.for_arm("pretrained") == FinetuneConfig(learning_rate=1e-4)
     assert config.for_arm("scratch") == FinetuneConfig(learning_rate=1e-3)
 

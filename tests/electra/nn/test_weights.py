@@ -161,6 +161,8 @@ def test_what_a_run_starts_from_must_be_what_it_was(tmp_path):
     networks = export_new(tmp_path).networks()
     hashes = {name: verify_folder(tmp_path / name) for name in networks}
     load_networks(networks, tmp_path, {}, hashes)
+    adversarial = Pretraining(config(objective__training="adversarial"), VOCAB, SPECIAL)
+    load_networks(adversarial.networks(), tmp_path, adversarial.extras())  # has no baseline
     (tmp_path / "discriminator/MANIFEST.json").unlink()
     path = tmp_path / "discriminator/config.json"
     path.write_text(path.read_text() + "\n")
@@ -223,6 +225,8 @@ def test_weights_that_compute_something_else_under_these_settings_are_refused(tm
     export_new(tmp_path, encoder=shape, objective__name="mlm")
     for changes, sentence in (
         ({"window": 8}, "local_attention is 6; the model's parameters say 8"),
+        ({"layer_norm_eps": 1e-3}, "norm_eps is 1e-05; the"),
+        ({"local_theta": 7.0}, r"local_rope_theta is 10000\.0; the"),
         ({"global_every": 3}, "global_attn_every_n_layers is 2; the model's parameters say 3"),
         ({"global_theta": 9.0}, r"global_rope_theta is 500\.0; the model's parameters say 9\.0"),
     ):

@@ -113,6 +113,7 @@ WIDE_MODERN = ModernBertConfig(
     "encoder, width, depth, hidden, heads, ffn, layers",
     [
         (BERT, 0.125, 1.0, 32, 1, 128, 12),
+        (dataclasses.replace(BERT, heads=2, ffn=5), 1.0, 1.0, 256, 2, 5, 12),
         (BERT, 0.25, 0.5, 64, 1, 256, 6),
         # a modern one's FFN comes in eights where the discriminator's does
         (WIDE_MODERN, 1 / 3, 1.0, 256, 4, 424, 2),
@@ -145,6 +146,10 @@ def test_the_generators_size_is_a_fraction_of_the_discriminators(
             {"generator__kind": "unigram", "objective__sharing": "tokens"},
             "generator.kind: is unigram, which has no weights to share",
         ),
+        (
+            {"generator__kind": "unigram", "objective__training": "adversarial"},
+            "generator.kind: is unigram, which has",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(changes, sentence):
@@ -168,8 +173,9 @@ def test_what_both_networks_learn_is_not_the_generators_own(sharing, shared):
     for name, parameter in model.generator.named_parameters():
         assert (parameter not in own) == name.startswith(shared), name
     assert own.isdisjoint(model.discriminator.parameters())
-    words, same_words = (encoder.embeddings.tables()[0] for encoder, _ in model.networks().values())
-    assert torch.equal(words, same_words) == (sharing != "none")
+    ours, theirs = (encoder.embeddings.tables() for encoder, _ in model.networks().values())
+    words, positions = map(torch.equal, ours, theirs)
+    assert words == (sharing != "none") and positions == (words and sharing != "tokens")
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,7 @@ def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_pa
     with pytest.raises(BadInput, match="there are 8 rows for training, and a batch takes 16"):
         train(tmp_path, phased(), rows=too_few)
     assert not checkpoint.steps(tmp_path)
+    assert len(too_few.rows(12, 8)) == 8
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,9 @@ def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(form, expected)
     )
     rates = [learning_rate_at(settings, step, 9) for step in range(9)]
     assert rates == pytest.approx(expected)
+
+
+def test_the_decay_has_its_share_of_the_steps():
+    changes = {"schedule": "warmup_stable_decay", "decay_share": 0.5, "learning_rate": 1.0}
+    settings = config(**{f"pretrain__{key}": value for key, value in changes.items()})
+    assert learning_rate_at(settings, 15, 20) == pytest.approx(1 - 0.5**0.5)

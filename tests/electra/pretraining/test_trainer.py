@@ -146,13 +146,14 @@ def test_nonfinite_numbers_stop_before_the_update(tmp_path, monkeypatch):
     calls = iter(range(1, 1000))
 
     def poison(parameters, limit):
+        assert limit == 2
         if next(calls) == 9:
             parameters[0].grad[0] = torch.nan
         return clip_gradients(parameters, limit)
 
     monkeypatch.setattr("electra.pretraining.step.clip_gradients", poison)
     with pytest.raises(NonFinite, match="step 9") as refused:
-        train(tmp_path)
+        train(tmp_path, config(pretrain__max_grad_norm=2))
     assert refused.value.exit_code == 70
     assert checkpoint.steps(tmp_path) == [6]
 

@@ -11,6 +11,7 @@ CONTEXT = "the red cat sleeps in the old house. the blue dog runs far."
 
 def row(**values):
     answers = [{"text": "old house", "start": CONTEXT.index("old house")}]
+    answers += [{"text": "red", "start": 4}]  # training takes the first
     base = {"id": "q", "question": "the cat?", "context": CONTEXT, "answers": answers}
     return base | {"impossible": False} | values
 
@@ -65,7 +66,7 @@ def test_a_window_reads_cls_question_sep_part_sep(read, tokenizer):
     [
         (CONTEXT, "leeps in", "sleeps in"),
         ("The Café: RED cat.", "Café", "Café"),
-        ("the zebra", "bra", "bra"),  # pieces of one letter
+        ("the zebra", "ebr", "ebr"),  # pieces of one letter
     ],
 )
 def test_a_partly_covered_word_piece_counts_as_touched(read, context, answer, touched):
