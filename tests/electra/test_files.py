@@ -230,6 +230,13 @@ def test_a_reader_that_has_gone_is_no_fault_of_the_place():
     os.close(writer)
 
 
+def test_a_file_that_is_open_elsewhere_gets_the_text_at_its_end(tmp_path):
+    with (tmp_path / "a").open("w") as file:
+        print("first", file=file, flush=True)
+        write_user_file(Path(f"/dev/fd/{file.fileno()}"), "second\n")
+    assert (tmp_path / "a").read_text() == "first\nsecond\n"
+
+
 def test_a_place_that_takes_no_text_is_a_sentence():
     with pytest.raises(
         BadInput, match=r"^/dev/full: cannot be written \(No space left on device\)"

@@ -42,7 +42,7 @@ def test_every_unit_is_done_once_and_an_error_comes_back_whole(workers):
 
 
 def test_a_killed_worker_is_a_sentence():
-    with pytest.raises(Stopped, match="killed from outside.*with a lower finetune.workers"):
+    with pytest.raises(Stopped, match=r"killed from outside.*with a lower finetune\.workers"):
         list(run_units(die, range(6), 2, limit="finetune.workers"))
 
 

@@ -141,14 +141,10 @@ def test_files_and_tensors_of_another_kind_are_one_sentence(elsewhere):
     for changes, sentence in (
         ({"embeddings.LayerNorm.bias": packed}, "bias holds float4_e2m1fn_x2"),
         ({"embeddings.LayerNorm.bias": torch.zeros(16, dtype=torch.int32)}, "bias holds int32"),
-        ({"encoder.layer.9.x": torch.zeros(1)}, r"has encoder\.layer\.9\.x, which this network"),
     ):
         write_tensors(path, {**good, **changes})
         with pytest.raises(BadInput, match=sentence):
             load_encoder(elsewhere)
-    write_tensors(path, {})
-    with pytest.raises(BadInput, match=r"has no tensor embeddings\.word_embeddings\.weight"):
-        load_encoder(elsewhere)
     write_tensors(path, {**good, "embeddings.position_ids": torch.arange(32)})
     load_encoder(elsewhere)
     path.unlink()
