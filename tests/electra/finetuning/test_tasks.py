@@ -1,6 +1,12 @@
 """Settings of fine-tuning, for each arm."""
 
-from electra.finetuning.tasks import GLUE, FinetuneConfig, ScratchConfig, SquadConfig
+from electra.finetuning.tasks import (
+    GLUE,
+    PAPER_AVERAGE,
+    FinetuneConfig,
+    ScratchConfig,
+    SquadConfig,
+)
 
 
 def test_the_arm_from_scratch_changes_only_what_it_names():
@@ -19,6 +25,13 @@ def test_only_training_rows_are_drawn_and_turned():
     config = SquadConfig(**drawn, batch=3)
     assert config.layout(train=True) == SquadConfig(**drawn)
     assert config.layout(train=False) == SquadConfig(**every)
+
+
+def test_the_average_is_the_papers():
+    """Spearman of STS, Matthews of CoLA, else accuracy, and no WNLI."""
+    first = {name: GLUE[name].metrics[0] for name in PAPER_AVERAGE}
+    assert (first.pop("stsb"), first.pop("cola")) == ("spearman", "matthews")
+    assert [*first.values()] == ["accuracy"] * 6
 
 
 def test_glue_has_as_many_training_rows_as_its_files():

@@ -11,7 +11,7 @@ from electra.nn.config import BertConfig, ModernBertConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import BatchLoader, slice_batch
-from electra.pretraining.model import Pretraining, reinforce_losses
+from electra.pretraining.model import Pretraining, pretraining_optimizer, reinforce_losses
 from electra.seeds import derive
 from tests.electra.helpers import MODERN, SPECIAL, TWO_STAGES, VOCAB, config, data, train
 from tests.electra.pretraining.step_helpers import CPU, TWIN
@@ -193,6 +193,13 @@ def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(ch
         query, key, _ = encoder.get_parameter("layers.0.attention.qkv.weight").chunk(3)
         finds_itself = torch.trace(query.T @ key) > 1
         assert finds_itself == (encoder is getattr(model, start).encoder)
+
+
+def test_the_optimizer_has_the_settings_of_the_run():
+    changes = {"beta1": 0.8, "beta2": 0.9, "eps": 1e-4, "weight_decay": 0.5}
+    settings = config(**{f"pretrain__{key}": value for key, value in changes.items()})
+    group, *_ = pretraining_optimizer(Pretraining(settings, VOCAB, SPECIAL)).param_groups
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.8, 0.9), 1e-4, 0.5)
 
 
 def test_two_stage_begins_the_discriminator_with_the_generators_weights():
