@@ -4,6 +4,7 @@ GPU is needed.
 
 import multiprocessing
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -85,4 +86,5 @@ def test_operations_are_deterministic_in_the_block_alone():
         assert torch.are_deterministic_algorithms_enabled()
         assert "CUBLAS_WORKSPACE_CONFIG" in os.environ  # else products refuse to work
     assert not torch.are_deterministic_algorithms_enabled()
-    assert torch.utils.deterministic.fill_uninitialized_memory
+    settings: Any = torch.utils.deterministic
+    assert settings.fill_uninitialized_memory

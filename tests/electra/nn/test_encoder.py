@@ -2,6 +2,7 @@
 
 import itertools
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from electra.nn.hf_names import config_json
 from electra.nn.huggingface import read_config
 from electra.pretraining.networks import Discriminator
 
-KINDS = (BertConfig, partial(ModernBertConfig, kind="modern", window=4))
+KINDS: Any = (BertConfig, partial(ModernBertConfig, kind="modern", window=4))
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}
 
 
