@@ -12,6 +12,7 @@ PRINTED = {
     "generator": "[^\n]+\n",
     "encoder": r"\(2, 32\)\n",
     "cola": r"\[\{'id': '0', 'prediction': '[01]', .*'id': '1'.*\]\n",
+    "mood": r"\[\{'id': '0', 'prediction': '(bad|good)', .*'id': '1'.*\]\n",
     "rte": r"\[\{'id': '0', 'prediction': '(not_)?entailment', [^[]*\]\n",
     "chunks": r"\[\{'id': '0', 'words': \['these', 'are', 'words'\], 'tags': \[.*\]\n",
     "squad2": r"\{'id': '0', 'prediction': '.*', 'best': '.+', 'start': \d+, .*\}\n",

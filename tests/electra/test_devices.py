@@ -3,6 +3,8 @@ GPU is needed.
 """
 
 import multiprocessing
+import os
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +30,7 @@ def test_torchrun_names_the_gpu(gpus, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "3")
     # left over in the environment: there was no launch
     assert devices.default_device() == torch.device("cuda", 0)
-    launch = {"WORLD_SIZE": "4", "RANK": "3", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
+    launch = {"WORLD_SIZE": "8", "RANK": "7", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
     for name, value in launch.items():
         monkeypatch.setenv(name, value)
     assert devices.default_device() == torch.device("cuda", 3)
@@ -62,8 +64,9 @@ def test_a_driver_that_torch_cannot_use_is_refused(tmp_path, monkeypatch):
     )
     with pytest.raises(BadDevice, match=sentence):
         devices.default_device()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert devices.default_device() == torch.device("cpu")
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert devices.default_device() == torch.device("cpu")
 
 
 def test_the_drivers_version_is_read_from_either_of_its_forms(tmp_path, monkeypatch):
@@ -81,4 +84,7 @@ def test_the_drivers_version_is_read_from_either_of_its_forms(tmp_path, monkeypa
 def test_operations_are_deterministic_in_the_block_alone():
     with devices.deterministic_gpu(True):
         assert torch.are_deterministic_algorithms_enabled()
+        assert "CUBLAS_WORKSPACE_CONFIG" in os.environ  # else products refuse to work
     assert not torch.are_deterministic_algorithms_enabled()
+    settings: Any = torch.utils.deterministic
+    assert settings.fill_uninitialized_memory

@@ -16,8 +16,8 @@ from electra.errors import BadInput, mask_secrets, pluralize
             "postgresql+psycopg2://***@db/mlflow, again",
         ),
         (
-            "retries exceeded with url: /a?X-Amz-Signature=a/b+c&x=1 (Caused",
-            "retries exceeded with url: /a?X-Amz-Signature=***&x=*** (Caused",
+            "retries exceeded with url: /a?X-Amz-Signature=a/b+c&x=1 (Caused by /b;k=2 /c#t=3",
+            "retries exceeded with url: /a?X-Amz-Signature=***&x=*** (Caused by /b;k=*** /c#t=***",
         ),
         (
             "s3://b/a?.jsonl, me@host: https://host/@me",

@@ -4,6 +4,7 @@ byte.
 
 import errno
 import fcntl
+import math
 import os
 import shutil
 import socket
@@ -32,6 +33,8 @@ from electra.files import (
     unused_path,
     write_atomic,
     write_errors,
+    write_json,
+    write_jsonl,
     write_user_file,
 )
 from tests.conftest import ROOT, environment, largest_file
@@ -42,16 +45,16 @@ def refuse(*_, number=errno.EACCES, **__):
 
 
 def test_what_killed_writers_left_is_swept_and_a_living_one_is_not(tmp_path):
-    for name in (".a.json.tmp-00", ".b.json.tmp-11", "inner/.c.tmp-22"):
+    for name in (".a[1].tmp-00", ".b.json.tmp-11", "inner/.c.tmp-22"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "new").write_text("half")
-    with atomic_folder(tmp_path / "a.json"):
-        (living,) = tmp_path.glob(".a.json.tmp-*")
-        write_atomic(tmp_path / "a.json", "whole")
+    with atomic_folder(tmp_path / "a[1]"):
+        (living,) = tmp_path.glob(".a*.tmp-*")
+        write_atomic(tmp_path / "a[1]", "whole")
         assert (tmp_path / ".b.json.tmp-11").exists()  # of another file
         sweep(tmp_path)
         assert living.exists()
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.json", "inner"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a[1]", "inner"]
 
 
 WRITER = """
@@ -115,7 +118,9 @@ def test_only_a_full_disk_is_said_to_be_full(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", {tmp_path: free}.get)
     for number, advice in (
         (errno.EACCES, "check the disk and its permissions"),
+        (errno.EROFS, "check the disk"),
         (errno.ENOSPC, r"1,234,567 bytes free\); free some space"),
+        (errno.EDQUOT, "free some space"),
     ):
         with pytest.raises(OutOfRoom, match=advice), write_errors(tmp_path / "a/b/c"):
             refuse(number=number)
@@ -158,7 +163,9 @@ def test_a_file_system_may_lack_hard_links_and_the_fsync_of_folders(tmp_path, mo
     link_or_copy(tmp_path / "a", tmp_path / "c")
     rename(tmp_path / "c", tmp_path / "b")
     (tmp_path / "a").unlink()
-    assert (tmp_path / "b").read_text() == "whole"
+    monkeypatch.setattr(os, "fsync", partial(refuse, number=errno.ENOTSUP))
+    write_atomic(tmp_path / "a", (tmp_path / "b").read_text())
+    assert (tmp_path / "a").read_text() == "whole"
 
 
 @pytest.mark.parametrize(
@@ -181,12 +188,13 @@ def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path, monkeypat
     monkeypatch.setattr(Path, "read_text", partial(refuse, number=errno.ESTALE))
     with pytest.raises(Unreadable, match=r"a: cannot be read \(Stale file handle\)"):
         read_json(tmp_path / "a")
-    with pytest.raises(CorruptFile) as caught, read_errors(tmp_path / "a"):
-        refuse(number=errno.ENOENT)
-    assert not isinstance(caught.value, Unreadable)
+    for number in (errno.ENOENT, errno.ELOOP):
+        with pytest.raises(CorruptFile) as caught, read_errors(tmp_path / "a"):
+            refuse(number=number)
+        assert not isinstance(caught.value, Unreadable)
 
 
-def test_json_is_read_strictly_and_its_lines_end_at_line_feeds_alone(tmp_path):
+def test_json_is_strict_and_its_lines_end_at_line_feeds_alone(tmp_path):
     (tmp_path / "a.jsonl").write_text('"a\u2028b"\n"c"\n')
     assert read_jsonl(tmp_path / "a.jsonl") == ["a\u2028b", "c"]
     for text in ('{"a": 1, "a": 2}', "[NaN]"):
@@ -196,6 +204,9 @@ def test_json_is_read_strictly_and_its_lines_end_at_line_feeds_alone(tmp_path):
     (tmp_path / "a.jsonl").write_text('"a"\n{\n')
     with pytest.raises(CorruptFile, match=r"a\.jsonl:2: is malformed .JSONDecodeError"):
         read_jsonl(tmp_path / "a.jsonl")
+    for write in (write_json, write_jsonl):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write(tmp_path / "b", [math.nan])
 
 
 def test_a_free_name_replaces_nothing(tmp_path):
@@ -205,12 +216,25 @@ def test_a_free_name_replaces_nothing(tmp_path):
     assert unused_path(tmp_path / "a") == tmp_path / "a-3"
 
 
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    remove(tmp_path / "link")
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_reader_that_has_gone_is_no_fault_of_the_place():
     reader, writer = os.pipe()
     os.close(reader)
     with pytest.raises(BrokenPipeError):
         write_user_file(Path(f"/dev/fd/{writer}"), "text")
     os.close(writer)
+
+
+def test_a_file_that_is_open_elsewhere_gets_the_text_at_its_end(tmp_path):
+    with (tmp_path / "a").open("w") as file:
+        print("first", file=file, flush=True)
+        write_user_file(Path(f"/dev/fd/{file.fileno()}"), "second\n")
+    assert (tmp_path / "a").read_text() == "first\nsecond\n"
 
 
 def test_a_place_that_takes_no_text_is_a_sentence():

@@ -76,12 +76,6 @@ def test_pieces_are_written_as_words(text, pieces, changes, written):
         assert piece.endswith(result[start:end])
 
 
-def test_a_mark_goes_with_its_letter(generator):
-    """Also where the accent is a character of its own, which the rules for letters remove."""
-    (proposed,) = electra.propose("the cafe\u0301 cat", generator, hide=[4], count=3)
-    assert not any("\u0301" in text for text in proposed.texts)
-
-
 def test_a_long_text_is_cut_with_a_warning_and_an_empty_one_stays(generator):
     sentence = "generator: only the first 48 tokens of a text are corrupted"
     with pytest.warns(UserWarning, match=sentence) as caught:

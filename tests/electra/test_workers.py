@@ -20,6 +20,10 @@ def fail(number):
     return number
 
 
+def own_process(number):
+    return os.getpid()
+
+
 def die(number):
     if number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -32,11 +36,14 @@ def test_every_unit_is_done_once_and_an_error_comes_back_whole(workers):
     assert sorted(run_units(abs, range(-2, 0), workers)) == [(0, 2), (1, 1)]
     with pytest.raises(BadInput, match="file:3: is bad"):
         list(run_units(fail, range(6), workers))
+    for count in (1, 2):
+        processes = [process for _, process in run_units(own_process, range(count), workers)]
+        assert (os.getpid() in processes) == (1 in {workers, count})
 
 
 def test_a_killed_worker_is_a_sentence():
-    with pytest.raises(Stopped, match="killed from outside"):
-        list(run_units(die, range(6), 2))
+    with pytest.raises(Stopped, match=r"killed from outside.*with a lower finetune\.workers"):
+        list(run_units(die, range(6), 2, limit="finetune.workers"))
 
 
 PROGRAM = """
@@ -101,10 +108,11 @@ def test_a_stop_while_workers_start_is_quiet(tmp_path, who, number, sentence):
 
 
 def test_the_number_of_workers_is_the_machines_business(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "3")
-    assert worker_count() == 3
+    monkeypatch.setenv(VARIABLE, "4")
+    assert worker_count() == 4
     monkeypatch.delenv(VARIABLE)
-    assert worker_count() >= 1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {5, 7, 9})
+    assert worker_count() == 3
     for bad in ("0", "many", "9" * 5000):
         monkeypatch.setenv(VARIABLE, bad)
         with pytest.raises(BadConfig, match=VARIABLE):

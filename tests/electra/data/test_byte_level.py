@@ -12,6 +12,7 @@ from electra.data.byte_level import BYTES
 from electra.data.tokenizer import NAMES, load, save
 from electra.errors import BadInput
 from electra.generation import write
+from electra.inference import encode
 from tests.electra.byte_level import TEXTS, write_byte_level
 
 
@@ -81,13 +82,20 @@ def test_pieces_are_spelled_as_wordpiece_spells_them(pair, text):
     assert len(ship) > 1 and ours.spell(ship[:1]) == ["##\ufffd"], "a part of a letter"
 
 
-def test_a_replacement_is_written_with_its_space(pair):
-    text = "it's in"
-    ids, spans_T2 = pair[1].encode(text)
-    tokens = pair[1].spell(ids, begins=True)
-    changed = spans_T2[:, 0] == 2
-    tokens[changed.argmax()] = "("
-    assert write(text, tokens, spans_T2, changed, True)[0] == "it ( in"
+def test_the_space_before_a_hidden_token_belongs_to_it(pair):
+    peer, ours = pair
+    text = "The ship [MASK] sail "
+    assert encode(text, ours)[0] == peer(text, add_special_tokens=False)["input_ids"]
+
+
+def test_a_replacement_is_written_with_its_space_and_the_rest_stays(pair):
+    for text in (TEXTS[1], "it's in"):
+        ids, spans_T2 = pair[1].encode(text)
+        tokens = pair[1].spell(ids, begins=True)
+        assert write(text, tokens, spans_T2, spans_T2[:, 0] < 0, True)[0] == text
+    changed = spans_T2[:, 0] < 5
+    tokens[:2] = "(("
+    assert write(text, tokens, spans_T2, changed, True)[0] == "( ( in"
 
 
 @pytest.mark.parametrize("changes, sentence", [

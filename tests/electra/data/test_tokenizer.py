@@ -38,7 +38,7 @@ SCRIPTS = [
     "Привет, мой чай! Ёлки",
     "Ελληνικά με τόνους, ΚΕΦΑΛΑΊΑ και ς;",
     "שָׁלוֹם עוֹלָםָ",
-    "نصٌّ عربيٌّ؛ هل تفهمُ؟",
+    "نصٌّ عربيٌّ؛ هل تفهمُ؟ می\u200c",
     "हिन्दी में केले। दूसरा॥",
     "বাংলা ভাষা কী",
     "தமிழ் மொழி",
@@ -140,6 +140,9 @@ def test_the_normal_form_of_the_training_text_is_in_the_files(tmp_path, form):
     for file in ("tokenizer.json", "vocab.txt"):
         read = load(tmp_path / "plain" / file, lowercase=False, form=form)
         assert read.encode_lines([decomposed]) == expected
+    # the form matters to one that strips accents, too
+    joined, parted = train_wordpiece([text], 200, form=form).encode_lines(["ﬁx", "fix"])
+    assert (joined == parted) == (form == "NFKC")
 
 
 def test_special_tokens_in_a_text_are_text(trained):
@@ -197,6 +200,12 @@ def test_a_saved_tokenizer_is_the_same(trained, tmp_path):
     save(trained, tmp_path)
     for path in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.txt"):
         assert load(path).identity == trained.identity
+    text = (tmp_path / "vocab.txt").read_text()
+    (tmp_path / "windows.txt").write_text("\ufeff" + text.replace("\n", "\r\n"))
+    assert load(tmp_path / "windows.txt").identity == trained.identity
+    (tmp_path / "windows.txt").unlink()
+    options = tmp_path / "tokenizer_config.json"
+    write_json(options, read_json(options) | {"model_max_length": 512})
     files = read_files(tmp_path, 128)
     assert json.loads(files["tokenizer_config.json"])["model_max_length"] == 128
     assert files.keys() == {path.name for path in tmp_path.iterdir()}
@@ -292,6 +301,7 @@ def test_a_class_with_rules_of_its_own_is_refused_next_to_a_tokenizer_json(tmp_p
 def test_text_that_teaches_no_vocabulary_is_refused(lines, size, sentence):
     with pytest.raises(BadInput, match=sentence):
         train_wordpiece(lines, size)
+    assert train_wordpiece(["abcdefghijklmnopqrstuvwxyz"], 57).vocab_size == 57
 
 
 def test_long_words_teach_nothing_and_are_counted():

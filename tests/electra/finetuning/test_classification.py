@@ -5,6 +5,7 @@ import numpy as np
 from electra.finetuning.classification import Classification, encode
 from electra.finetuning.predictions import fault
 from electra.finetuning.reading import subset
+from electra.finetuning.task_kind import Encoded
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 
 
@@ -51,6 +52,7 @@ def test_a_subset_is_drawn_by_the_seed_and_keeps_the_order():
     rows = list(range(50))
     few = subset(rows, 10, 0)
     assert len(set(few)) == 10 and few == sorted(few) == subset(rows, 10, 0)
+    assert few != subset(rows, 10, 1)
     assert subset(rows, None, 0) == subset(rows, 50, 0) == rows
 
 
@@ -59,3 +61,7 @@ def test_one_answer_to_every_row_is_a_fault_unless_there_is_one_label():
     assert fault(GLUE["cola"], rows, np.ones(2)) == "1 was predicted for every row"
     assert fault(GLUE["cola"], rows, np.arange(2.0)) is None
     assert fault(GLUE["cola"], rows[:1] * 2, np.ones(2)) is None
+    outputs = {"logits": np.array([[1, 0], [0, np.nan]])}  # which counts as 0
+    cola = Classification(GLUE["cola"])
+    result = cola.score_split(outputs, Encoded(rows, None), None, labelled=True)
+    assert result.fault == "0 was predicted for every row" and not result.finite

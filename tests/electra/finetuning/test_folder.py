@@ -82,7 +82,14 @@ def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
     assert len(architectures) == 4
 
 
-@pytest.mark.parametrize("labels, task", [({}, True), ({"id2label": {"0": "replaced"}}, False)])
+@pytest.mark.parametrize(
+    "labels, task",
+    [
+        ({}, True),
+        ({"id2label": {"0": "O", "1": "B-X"}}, True),
+        ({"id2label": {"0": "replaced"}}, False),
+    ],
+)
 def test_a_modern_discriminator_has_one_label(tmp_path, labels, task):
     settings = {"architectures": ["ModernBertForTokenClassification"], **labels}
     write_json(tmp_path / "config.json", settings)
@@ -123,8 +130,9 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, tmp_path, capsys):
         ("config.json", b"[]", "config.json: is a list instead of a JSON object"),
         ("config.json", b'{"model_type": "electra"', "is malformed"),
         ("task.json", b'{"length": "long"}', "length is 'long'; it should be 8 to the model's 64"),
+        ("task.json", b'{"length": 65}', "length is 65; it"),
         ("task.json", b'{"length": 40, "squad": {"head": "both"}}', "squad.head: is 'both'"),
-        ("task.json", b'{"length": 8, "squad": {}}', "squad.stride: is 128, should be at most"),
+        ("task.json", b'{"length": 8, "squad": {}}', "squad.stride: is 128, should be at most -59"),
         ("task.json", b'{"length": 40, "squad": 5}', "has no tensor end_alone.weight"),
         ("task.json", b'{"length": 40}', "has no tensor classifier.dense.weight, classifier.de"),
         ("tokenizer.json", b"[]", "tokenizer.json: is not a tokenizer.json"),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from electra.finetuning.labels import bioes, iob2, read_label, spans, tag_scores
+from electra.finetuning.labels import bioes, iob2, read_label, spans, split_words, tag_scores
 
 
 def test_a_label_that_can_be_meant_is_read():
@@ -49,6 +49,10 @@ def test_spans_are_seqevals(text, places):
     tags = text.split()
     ends = [place if isinstance(place, tuple) else (place, place) for place in places]
     assert spans(tags) == [(tags[first][2:], first, last) for first, last in ends]
+
+
+def test_a_no_break_space_is_part_of_a_word():
+    assert split_words("a\u00a0b  c\n") == ["a\u00a0b", "c"]
 
 
 def test_tags_go_to_bioes_and_back():

@@ -8,9 +8,10 @@ from sklearn import metrics as theirs
 from electra.finetuning.metrics import METRICS, score
 
 
-@pytest.mark.parametrize("classes", [2, 5])
-def test_classification_metrics_equal_scikit_learn(classes):
+@pytest.mark.parametrize("classes, known", [(2, 2), (5, 4)])
+def test_classification_metrics_equal_scikit_learn(classes, known):
     predicted, label = np.random.default_rng(1).integers(0, classes, (2, 200)).astype(float)
+    label %= known  # no row has the last of five
     expected = {
         "accuracy": theirs.accuracy_score(label, predicted),
         "matthews": theirs.matthews_corrcoef(label, predicted),

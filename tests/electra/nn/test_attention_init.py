@@ -63,8 +63,12 @@ def test_a_new_layer_is_begun_as_the_encoder_was():
     for init, is_begun in (("published", False), ("mimetic", True)):
         encoder = fresh_encoder(BertConfig(**NARROW, init=init), 500, 5)
         add_new_layers(encoder, 1, 5)
-        weight = encoder.get_parameter(f"layers.{encoder.config.layers - 1}.attention.qkv.weight")
-        query, key, _ = weight.detach().chunk(3)
+        other = fresh_encoder(BertConfig(**NARROW, init=init), 500, 6)
+        add_new_layers(other, 1, 5)
+        name = f"layers.{encoder.config.layers - 1}.attention.qkv.weight"
+        weight = encoder.get_parameter(name).detach()
+        assert torch.equal(weight, other.get_parameter(name)), "by its own seed"
+        query, key, _ = weight.chunk(3)
         assert (torch.trace(query.T @ key) > 1.0) == is_begun
 
 

@@ -1,6 +1,8 @@
 """Published initial values, also in a folder, and one forward pass of ordinary modules."""
 
+import itertools
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from electra.nn.hf_names import config_json
 from electra.nn.huggingface import read_config
 from electra.pretraining.networks import Discriminator
 
+KINDS: Any = (BertConfig, partial(ModernBertConfig, kind="modern", window=4))
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}
 
 
@@ -39,8 +42,8 @@ def test_published_is_a_normal_cut_at_two_sigma_and_glorot_where_the_original_ga
 
 
 def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
-    for init in ("published", "mimetic", "neighbours"):
-        config = BertConfig(**SHAPE | {"embedding": 256}, init=init)
+    for kind, init in itertools.product(KINDS, ("published", "mimetic", "neighbours")):
+        config = kind(**SHAPE | {"embedding": 256}, init=init, dropout=0.2)
         values = config_json(config, 500, "ElectraModel")
         assert ("init" in values) == (init != "published")
         write_json(tmp_path / "config.json", values)
@@ -50,7 +53,7 @@ def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
 SMALL = {"layers": 3, "hidden": 32, "heads": 2, "ffn": 48, "embedding": 32}
 
 
-@pytest.mark.parametrize("kind", [BertConfig, partial(ModernBertConfig, kind="modern", window=4)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_layer_compiles_as_one_graph(kind):
     encoder = fresh_encoder(kind(**SMALL), 50, 1).eval()
     ids = torch.randint(0, 50, (2, 12))

@@ -197,6 +197,7 @@ UNSUPPORTED = [
     ("electra", "is_decoder", True),
     ("electra", "num_attention_heads", 3),
     ("electra", "vocab_size", None),
+    ("electra", "vocab_size", 0),
     ("modernbert", "mlp_bias", True),
     ("modernbert", "embedding_dropout", 0.1),
     ("modernbert", "local_attention", 7),

@@ -19,4 +19,5 @@ def test_gpus_take_bf16_if_they_multiply_it(monkeypatch, multiplies, expected):
         return multiplies or including_emulation
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
-    assert precision.choose("auto", torch.device("cuda")) == expected
+    chosen = [precision.choose(kind, torch.device("cuda")) for kind in ("auto", "fp32")]
+    assert chosen == [expected, "fp32"]

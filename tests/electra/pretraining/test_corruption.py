@@ -67,6 +67,7 @@ def test_a_row_without_candidates_stays_as_it_is():
         ({}, 0.85, 0.0),
         ({"name": "mlm"}, 0.8, 0.1),
         ({"name": "mlm", "random_token_rate": 0.0}, 0.8, 0.0),
+        ({"mask_token_rate": 0.5, "random_token_rate": 0.5}, 0.5, 0.5),
     ],
 )
 def test_shares_of_mask_kept_and_random(changes, mask_share, random_share):

@@ -128,6 +128,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, before,
 
     _, codes = train(tmp_path, before, ask)
     assert codes == [75] * before and checkpoint.steps(tmp_path) == [4]
+    assert checkpoint.read_progress(tmp_path / "step-4")["processes"] == before
     curve, codes = train(tmp_path, after)
     assert codes == [0] * after
     agree(curve, alone)

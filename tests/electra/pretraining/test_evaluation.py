@@ -9,7 +9,7 @@ from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import area_under_curve, evaluate, metrics, weakness
 from electra.pretraining.model import Pretraining
-from tests.electra.helpers import SPECIAL, VOCAB, config, data
+from tests.electra.helpers import SPECIAL, VOCAB, config, data, train
 from tests.electra.pretraining.step_helpers import CPU
 
 
@@ -41,13 +41,16 @@ def test_discriminator_metrics_of_eight_tokens():
     assert metrics({**sums, "tokens": 8})["main_loss"] == 0.25  # asked at all of them
 
 
-def test_an_evaluation_is_without_dropout_and_training_goes_on_with_it():
-    model = Pretraining(config(), VOCAB, SPECIAL).train()
+def test_an_evaluation_is_without_dropout_and_training_goes_on_with_it(tmp_path):
     loader = BatchLoader(data().valid, config(), CPU, "valid noise")
 
     def read(*batches):
         return evaluate(model, batches, "joint", len(batches), World(0, 1, CPU), "fp32")
 
+    trained = train(tmp_path)
+    model = trained.model
+    assert read(loader.batch(0), loader.batch(1)).items() <= trained.history[-1].items()
+    model = Pretraining(config(), VOCAB, SPECIAL).train()
     first, second = loader.batch(0), loader.batch(1)
     both = read(first, second)
     assert both == read(first, second) and model.training

@@ -11,7 +11,7 @@ from electra.nn.config import BertConfig, ModernBertConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import BatchLoader, slice_batch
-from electra.pretraining.model import Pretraining, reinforce_losses
+from electra.pretraining.model import Pretraining, pretraining_optimizer, reinforce_losses
 from electra.seeds import derive
 from tests.electra.helpers import MODERN, SPECIAL, TWO_STAGES, VOCAB, config, data, train
 from tests.electra.pretraining.step_helpers import CPU, TWIN
@@ -113,6 +113,7 @@ WIDE_MODERN = ModernBertConfig(
     "encoder, width, depth, hidden, heads, ffn, layers",
     [
         (BERT, 0.125, 1.0, 32, 1, 128, 12),
+        (dataclasses.replace(BERT, heads=2, ffn=5), 1.0, 1.0, 256, 2, 5, 12),
         (BERT, 0.25, 0.5, 64, 1, 256, 6),
         # a modern one's FFN comes in eights where the discriminator's does
         (WIDE_MODERN, 1 / 3, 1.0, 256, 4, 424, 2),
@@ -145,6 +146,10 @@ def test_the_generators_size_is_a_fraction_of_the_discriminators(
             {"generator__kind": "unigram", "objective__sharing": "tokens"},
             "generator.kind: is unigram, which has no weights to share",
         ),
+        (
+            {"generator__kind": "unigram", "objective__training": "adversarial"},
+            "generator.kind: is unigram, which has",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(changes, sentence):
@@ -168,8 +173,9 @@ def test_what_both_networks_learn_is_not_the_generators_own(sharing, shared):
     for name, parameter in model.generator.named_parameters():
         assert (parameter not in own) == name.startswith(shared), name
     assert own.isdisjoint(model.discriminator.parameters())
-    words, same_words = (encoder.embeddings.tables()[0] for encoder, _ in model.networks().values())
-    assert torch.equal(words, same_words) == (sharing != "none")
+    ours, theirs = (encoder.embeddings.tables() for encoder, _ in model.networks().values())
+    words, positions = map(torch.equal, ours, theirs)
+    assert words == (sharing != "none") and positions == (words and sharing != "tokens")
 
 
 @pytest.mark.parametrize(
@@ -187,6 +193,13 @@ def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(ch
         query, key, _ = encoder.get_parameter("layers.0.attention.qkv.weight").chunk(3)
         finds_itself = torch.trace(query.T @ key) > 1
         assert finds_itself == (encoder is getattr(model, start).encoder)
+
+
+def test_the_optimizer_has_the_settings_of_the_run():
+    changes = {"beta1": 0.8, "beta2": 0.9, "eps": 1e-4, "weight_decay": 0.5}
+    settings = config(**{f"pretrain__{key}": value for key, value in changes.items()})
+    group, *_ = pretraining_optimizer(Pretraining(settings, VOCAB, SPECIAL)).param_groups
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.8, 0.9), 1e-4, 0.5)
 
 
 def test_two_stage_begins_the_discriminator_with_the_generators_weights():

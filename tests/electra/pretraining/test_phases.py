@@ -25,6 +25,7 @@ from tests.electra.helpers import TWO_STAGES, VOCAB, MadeUpRows, config, data, s
 SHORT = {"length": 12, "steps": 7, "batch": 16}
 LONG = {"length": 24, "steps": 5}
 HALF = {"length": 24, "share": 0.5}
+HALF_WAY = 1 - 0.5**0.5  # of a decay from 1
 SHORT_ROWS = MadeUpRows(64, length=12, seed=2)
 
 
@@ -117,21 +118,24 @@ def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_pa
     with pytest.raises(BadInput, match="there are 8 rows for training, and a batch takes 16"):
         train(tmp_path, phased(), rows=too_few)
     assert not checkpoint.steps(tmp_path)
+    assert len(too_few.rows(12, 8)) == 8
 
 
 @pytest.mark.parametrize(
-    "form, expected",
+    "form, share, expected",
     [
-        ("product", [0, 0.375, 0.5, 0.25, 0, 0.4, 0.6, 0.4, 0.2]),
-        ("warmup_stable_decay", [0.5, 1, 1, 1, 0.5, 1, 1, 1, 1]),
+        ("product", 0.1, [0, 0.375, 0.5, 0.25, 0, 0.4, 0.6, 0.4, 0.2]),
+        # the half of four steps and of five
+        ("warmup_stable_decay", 0.5, [0.5, 1, 1, HALF_WAY, 0.5, 1, 1, 1, HALF_WAY]),
     ],
 )
-def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(form, expected):
+def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(form, share, expected):
     settings = config(
         **TWO_STAGES,
         pretrain__steps=9,
         pretrain__learning_rate=1.0,
         pretrain__schedule=form,
+        pretrain__decay_share=share,
     )
     rates = [learning_rate_at(settings, step, 9) for step in range(9)]
     assert rates == pytest.approx(expected)

@@ -70,6 +70,13 @@ def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):
     assert parts == pytest.approx(whole, rel=2e-5)  # fp32 sums in another order, over 20 steps
 
 
+def test_each_slice_of_each_step_has_its_own_dropout(tmp_path, monkeypatch):
+    seeds = []
+    monkeypatch.setattr(torch, "manual_seed", seeds.append)
+    train(tmp_path, config(pretrain__accumulate=2))
+    assert len({*seeds}) == len(seeds) == 1 + 2 * 20, "one is for the first weights"
+
+
 @pytest.mark.parametrize("runs", [2, pytest.param(15, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, reference, expected, runs):
     chance = random.Random(0)
@@ -139,13 +146,14 @@ def test_nonfinite_numbers_stop_before_the_update(tmp_path, monkeypatch):
     calls = iter(range(1, 1000))
 
     def poison(parameters, limit):
+        assert limit == 2
         if next(calls) == 9:
             parameters[0].grad[0] = torch.nan
         return clip_gradients(parameters, limit)
 
     monkeypatch.setattr("electra.pretraining.step.clip_gradients", poison)
     with pytest.raises(NonFinite, match="step 9") as refused:
-        train(tmp_path)
+        train(tmp_path, config(pretrain__max_grad_norm=2))
     assert refused.value.exit_code == 70
     assert checkpoint.steps(tmp_path) == [6]
 

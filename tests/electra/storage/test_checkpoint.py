@@ -103,13 +103,14 @@ def test_a_checkpoint_is_read_back_before_an_older_one_goes(tmp_path, monkeypatc
     with pytest.raises(CorruptFile, match="4 bytes instead of"):
         save_step(tmp_path, 3)
     assert checkpoint.steps(tmp_path) == [1, 2, 3]
+    assert checkpoint.read_progress(tmp_path / "step-3")["step"] == 3, "whatever its tensors are"
     assert checkpoint.load_newest(tmp_path)[0] == 2
 
 
 def test_only_plain_numbers_are_steps(tmp_path):
-    for name in ("step-7", "step-010", "step-\u0663", "step-x", "bad-step-3"):
+    for name in ("step-7", "step-10", "step-010", "step-\u0663", "step-x", "bad-step-3"):
         (tmp_path / name).mkdir()
-    assert checkpoint.steps(tmp_path) == [7]
+    assert checkpoint.steps(tmp_path) == [7, 10]
 
 
 def test_checkpoints_swapped_between_steps_are_refused(tmp_path):
@@ -127,6 +128,7 @@ def test_checkpoints_swapped_between_steps_are_refused(tmp_path):
 
 
 def test_nonfinite_weights_are_not_saved(tmp_path):
-    with pytest.raises(NonFinite):
-        checkpoint.save(tmp_path, 1, {"model": {"w": torch.tensor([float("nan")])}}, {}, keep=2)
+    for value in (torch.nan, -torch.inf):
+        with pytest.raises(NonFinite):
+            checkpoint.save(tmp_path, 1, {"model": {"w": torch.tensor([value])}}, {}, keep=2)
     assert checkpoint.steps(tmp_path) == []

@@ -25,7 +25,7 @@ def test_every_setting_of_pre_training_is_classified():
 
 def test_differences_are_read_as_dotted_keys():
     old = {"config": {"pretrain": {"steps": 800, "steps_": {}}, "x": None}, "train": "1"}
-    new = {"config": {"pretrain": {"steps": {"flops": 1.5}, "steps_": {}}, "x": None}, "train": "2"}
-    sentence = "pretrain.steps 800 -> none, train 1 -> 2, pretrain.steps.flops none -> 1.5"
-    assert describe(differences(old, new)) == sentence
-    assert describe({"train": ["0" * 64, "1" * 64]}) == f"train {'0' * 12}… -> {'1' * 12}…"
+    new = {"config": {"pretrain": {"steps": {"flops": 1.5}}, "x": None}, "train": "2"}
+    sentence = "pretrain.steps 800 -> none, pretrain.steps_ {} -> none, train 1 -> 2, "
+    assert describe(differences(old, new)) == f"{sentence}pretrain.steps.flops none -> 1.5"
+    assert describe({"train": ["0" * 36, "1" * 37]}) == f"train {'0' * 36} -> {'1' * 12}…"

@@ -11,6 +11,7 @@ import pytest
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, Unreadable, UserError
+from electra.files import is_locked
 from electra.pretraining.config import fingerprinted_settings
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
@@ -107,6 +108,9 @@ def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(
     assert names(run.parent) == ["run", "run.old"]
     train(run, code=CODE)
     assert names(run.parent) == ["run", "run.old", "run.old-2"]
+    with run_dir.RunFolder(run) as folder:
+        folder.archive()
+        assert is_locked(run)
 
 
 def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path, capsys):
@@ -150,7 +154,7 @@ def test_a_continued_run_begins_its_means_again(tmp_path):
     "changes, error",
     [
         ({"hidden": 64}, "has no tensor generator"),
-        ({"steps": 3}, r"cannot go on at step 4 \(joint\) of 3"),
+        ({"steps": 4, "batch": 16}, r"cannot go on at step 4 \(joint\) of 4"),
         ({"inputs": {"tokenizer": "other"}}, "cannot be continued under another tokenizer"),
         ({"bias_correction": True}, "under another pretrain.bias_correction than False"),
     ],

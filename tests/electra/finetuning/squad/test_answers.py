@@ -21,7 +21,15 @@ QUESTION = {
     "answers": [{"text": "old house", "start": 26}],
     "impossible": False,
 }
-CONFIG = SquadConfig(length=40, stride=12, question_length=10, beam=20, n_best=3, answer_length=3)
+CONFIG = SquadConfig(
+    length=40,
+    stride=12,
+    question_length=10,
+    beam=18,
+    n_best=3,
+    answer_length=3,
+    answerability_weight=0.25,
+)
 BERT = dataclasses.replace(CONFIG, answerability=False, null_threshold=0.0)
 # (start, its score, end, its score)
 SPANS = ((5, -1.0, 6, -1.0), (10, -0.5, 11, -2.0), (5, -1.0, 5, -3.0), (10, -0.5, 10, -4.0))
@@ -108,20 +116,24 @@ def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
 
 @pytest.mark.parametrize(
     "config, null, difference",
-    [(CONFIG, -3.0, -3.0), (CONFIG, -2.0, -2.0), (BERT, -3.0, -1.0)],
+    [(CONFIG, -2.75, -2.75), (CONFIG, -2.0, -2.0), (BERT, -3.0, -2.5)],
 )
 def test_training_and_predict_leave_the_same_questions_unanswered(
     reading, config, null, difference
 ):
     """With and without the answerability head, whose absence makes the null score a difference."""
-    outputs = make_outputs(*SPANS, null=null)
+    outputs = make_outputs((10, -0.5, 11, 0.0), null=null)
     for task in (SQUAD_1, SQUAD_2):
         kind = QuestionAnswering(task)
         (answer,) = kind.answers(outputs, reading, config)
-        scored = kind.score_split(outputs, reading, config, labelled=True).files
-        assert answer["null_score"] == scored["-null-odds.json"]["q"] == difference
+        scored = kind.score_split(outputs, reading, config, labelled=True)
+        assert answer["null_score"] == scored.files["-null-odds.json"]["q"] == difference
         blank = task is SQUAD_2 and difference > config.null_threshold
-        assert answer["prediction"] == scored[".json"]["q"] == ("" if blank else "red cat")
+        assert answer["prediction"] == scored.files[".json"]["q"] == ("" if blank else "old house")
+        best = scored.scores.get("best_exact", 100)  # with another threshold
+        assert (scored.scores["exact"], best) == (0 if blank else 100, 100)
+    failed = kind.score_split(make_outputs(*SPANS, null=np.nan), reading, CONFIG, labelled=True)
+    assert not failed.finite and failed.files["-null-odds.json"] == {"q": 0}
 
 
 @pytest.mark.parametrize("answered, said", [([], "''"), ([0], None), ([0, 1], "'the'")])
@@ -177,11 +189,14 @@ def test_the_conditional_head_and_its_loss_equal_their_equations(model, reading)
     summary = torch.cat([hidden[0], start.exp() @ hidden])
     null = network.null.out(F.gelu(network.null.both(summary)))
     assert torch.allclose(outputs["null"], null, atol=1e-4)
-    assert outputs["start"].shape == (1, 20) and outputs["end"].shape == (1, 20, 20)
+    assert outputs["start"].shape == (1, 18) and outputs["end"].shape == (1, 18, 18)
     assert (outputs["start_score"][0, length:] == float("-inf")).all()
     # "old house" at positions 10 and 11; -log sigmoid(-null): the question has an answer
-    loss = -(start[10] + score_ends(10)[11]) / 2 + 0.5 * F.softplus(null)
+    loss = -(start[10] + score_ends(10)[11]) / 2 + 0.25 * F.softplus(null)
     assert torch.allclose(network.losses(batch), loss, atol=1e-4)
+    network.answerability = False
+    both_at_cls = start[0] + score_ends(0)[0]
+    assert torch.allclose(network.outputs(batch)["null"], both_at_cls, atol=1e-4)
 
 
 @torch.no_grad()

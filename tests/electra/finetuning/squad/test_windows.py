@@ -11,6 +11,7 @@ CONTEXT = "the red cat sleeps in the old house. the blue dog runs far."
 
 def row(**values):
     answers = [{"text": "old house", "start": CONTEXT.index("old house")}]
+    answers += [{"text": "red", "start": 4}]  # training takes the first
     base = {"id": "q", "question": "the cat?", "context": CONTEXT, "answers": answers}
     return base | {"impossible": False} | values
 
@@ -65,7 +66,7 @@ def test_a_window_reads_cls_question_sep_part_sep(read, tokenizer):
     [
         (CONTEXT, "leeps in", "sleeps in"),
         ("The Café: RED cat.", "Café", "Café"),
-        ("the zebra", "bra", "bra"),  # pieces of one letter
+        ("the zebra", "ebr", "ebr"),  # pieces of one letter
     ],
 )
 def test_a_partly_covered_word_piece_counts_as_touched(read, context, answer, touched):
@@ -105,6 +106,8 @@ def test_the_owner_has_most_context_on_its_poorer_side(read):
     # 14: 5 to its right in the first, 4 to its left in the second
     assert first.owned.tolist() == [True] * 15 + [False] * 5
     assert second.owned.tolist() == [False] * 5 + [True] * 15
+    # 14 of 29: 4 to its right in the first, 4 to its left in the second
+    assert read_windows(read, 29, 19, 10)[0].owned.tolist() == [True] * 15 + [False] * 4
     # 642: 41 to its right in 384 pieces, 42 to its left in 100, which counts 2.84 less
     *_, last = read_windows(read, 700, 384, 300)
     assert last.first == 600 and last.owned.tolist() == [False] * 43 + [True] * 57
