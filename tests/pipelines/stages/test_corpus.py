@@ -221,7 +221,7 @@ def test_useless_input_is_a_sentence_and_leaves_nothing(tmp_path, content, setti
 
 
 def test_hopeless_input_ends_with_its_unit(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "HOPELESS", 20)
+    monkeypatch.setattr(corpus, "HOPELESS", 499)
     monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 1000)
     (tmp_path / "text").mkdir()
     for number in range(3):
