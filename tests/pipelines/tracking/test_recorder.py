@@ -172,12 +172,14 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     store, tmp_path, monkeypatch, no_uploader
 ):
     parent = recorder.open_parent("pretrain tiny", {"model": "tiny"}, "prefect-1", {}, store)
+    store[0].set_terminated(parent, "FAILED")  # and is tried again
     assert recorder.open_parent("pretrain tiny", {}, "prefect-1", {}, store) == parent
     monkeypatch.setenv(PARENT, parent)
     send(tmp_path / "log", opening(), CLOSE)
     by_name = runs(store)
     assert set(by_name) == {"pretrain tiny", "pretrain@tiny"}
-    assert by_name["pretrain tiny"].info.status == "RUNNING"
+    above = by_name["pretrain tiny"]
+    assert (above.info.status, above.data.params) == ("RUNNING", {"model": "tiny", "a.b": "1"})
     hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: hashes)
     tracking.end_workflow(parent, "FINISHED", tmp_path)  # the store does not answer
