@@ -51,7 +51,9 @@ def here(here):
     write_jsonl(here / "t.jsonl", [{"sentence": "a row", "label": 0}] * ROWS)
 
 
-def test_pretraining_takes_its_operations_by_the_published_range_of_utilisation(shipped, monkeypatch):
+def test_pretraining_takes_its_operations_by_the_published_range_of_utilisation(
+    shipped, monkeypatch
+):
     monkeypatch.setitem(GPUS, "t4", Gpu("T4", 8.1e12, 2e9))
     assert "12,000 steps read at most 25 M tokens" in estimate.pretraining("mini", shipped)
     report = estimate.pretraining("base", shipped)
