@@ -35,6 +35,8 @@ def test_what_is_right_passes_without_a_hint(here, capsys):
     assert main(["check", "smoke"]) == 0
     sentence = "smoke: every data source is there, and its beginning can be read"
     assert capsys.readouterr() == (f"{sentence} (1 of 1 files looked at)\n", "")
+    change('{kind: local, files: ["text/*.txt"], documents: blank_lines}', "{kind: sample}")
+    assert main(["check", "smoke"]) == 0, "its documents are not there yet"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +104,9 @@ def test_few_bad_rows_are_left_to_the_quarantine(here, capsys):
     (here / "text/c.jsonl").write_text('{"body": "a text"}\n')
     assert main(["check", "smoke"]) == 65
     assert "2 files cannot be read" in capsys.readouterr().err
+    for n in range(9):
+        (here / f"text/{n}.txt").write_text(TEXT)
+    assert main(["check", "smoke"]) == 0, "a tenth of the rows may be bad"
 
 
 def test_a_part_of_very_many_files_is_looked_at(here, monkeypatch, run_command):

@@ -51,7 +51,10 @@ def here(here):
     write_jsonl(here / "t.jsonl", [{"sentence": "a row", "label": 0}] * ROWS)
 
 
-def test_pretraining_takes_its_operations_by_the_published_range_of_utilisation(shipped):
+def test_pretraining_takes_its_operations_by_the_published_range_of_utilisation(
+    shipped, monkeypatch
+):
+    monkeypatch.setitem(GPUS, "t4", Gpu("T4", 8.1e12, 2e9))
     assert "12,000 steps read at most 25 M tokens" in estimate.pretraining("mini", shipped)
     report = estimate.pretraining("base", shipped)
     flops = training_flops(shipped.models["base"].electra(), 30_522, "matmul")
@@ -59,6 +62,7 @@ def test_pretraining_takes_its_operations_by_the_published_range_of_utilisation(
     # without slices, as an H100 holds the whole batch
     assert f"\n  H100: {low:.0f} hours to {high / 24:.1f} days\n" in report
     assert re.search(r"\n  RTX 4090: .*, pretrain.accumulate: 4\n", report)
+    assert re.search(r"\n  T4: .*, too little memory\n", report)
     # twice 27 GB of text and rows of two lengths, and 44 bytes for each of 119.4 M parameters
     assert "disk: 113.3 GB, of which text and rows 108.0\n" in report
 

@@ -62,6 +62,11 @@ def test_later_layers_win_and_sections_within_are_merged():
             {"run": ["rte", "mnli"]},
             r"rte\.new_layers: is 0, should be 1 as for mnli",
         ),
+        (
+            {"tasks": {"rte": {"init_from_task": "mnli"}, "mnli": {"init_from_task": "qnli"}}},
+            {"run": ["rte", "mnli", "qnli"]},
+            r"rte\.init_from_task: is 'mnli', should be a task that .* starts from no other",
+        ),
     ],
 )
 def test_a_fault_is_named_with_its_place(paper, changes, sentence):

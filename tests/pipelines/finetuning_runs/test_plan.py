@@ -98,6 +98,14 @@ def test_number_of_workers_bears_on_no_result(plan_jobs, tmp_path):
     assert files_of(tmp_path / "1") == files_of(tmp_path / "2") != {}
 
 
+def test_a_job_runs_on_one_thread(monkeypatch):
+    monkeypatch.setattr(jobs_module, "run", lambda job: {"threads": torch.get_num_threads()})
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    assert jobs_module.run_on_one_thread(None)["threads"] == 1 and torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+
+
 def test_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
     plan_jobs, monkeypatch, capsys
 ):

@@ -119,12 +119,14 @@ def write_predictions(model):
         write_json(squad / f"pretrained-{other}.json", dict.fromkeys(answers, 0.0))
     for name, task in GLUE.items():
         right, wrong = (4.5, 0.5) if task.regression else task.labels[:2]
+        near = 4.0 if task.regression else right
         rows = [
-            {"id": f"{number}", "a": f"The weaver of <Marlow> {number}.", "b": "A baker & a goat."}
-            for number in range(3)
+            {"id": f"{number}", "a": f"The weaver of <Marlow> {number}."} for number in range(3)
         ]
+        for row in rows:
+            row["b"] = None if name in {"cola", "sst2"} else "A baker & a goat."
         predictions = [
-            {"id": "0", "label": right, "prediction": right, "logits": [2.0, 1.0]},
+            {"id": "0", "label": right, "prediction": near, "logits": [2.0, 1.0]},
             {"id": "1", "label": right, "prediction": wrong, "logits": [2.0, 1.0]},
             {"id": "2", "label": right, "prediction": wrong, "logits": [4.0, 1.0]},
         ]

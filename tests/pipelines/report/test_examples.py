@@ -41,6 +41,9 @@ def test_answers_and_mistakes_are_chosen_by_rule():
     assert answer == "two grey goats" and after == " behind the mill, and more."
     assert len(before) == CONTEXT + 2 and before.endswith("Once. Maren the miller ")
     assert nothing.context[:2] == ("", None)
-    cola, *_ = mistakes(model)
-    assert cola.share == "2 of 3 rows wrong" and cola.texts[0] == "The weaver of <Marlow> 2."
+    cola, _, _, stsb, *_, wnli = mistakes(model)
+    assert stsb.share == "2 of 3 rows off by more than 1 (of 0 to 5)"
+    text = "The weaver of <Marlow> 2."
+    assert cola.share == "2 of 3 rows wrong"
+    assert (cola.texts, wnli.texts) == ((text,), (text, "A baker & a goat."))
     assert cola.sure == pytest.approx(1 / (1 + 2.718281828**-3)), "the surest"

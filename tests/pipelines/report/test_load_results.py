@@ -111,6 +111,8 @@ def test_a_subset_is_measured_against_the_full_set():
     for kind, rows in ((model, "3,000 train, 500 dev"), (local, full)):
         _, cola, *_ = tables.tabulate_tasks(kind).rows
         assert cola[left("rows", under="task")] == rows
+    for average, strong in ((model.average, {0}), (None, ())):
+        assert tables.tabulate_tasks(replace(model, average=average)).strong == strong
     assert tables.caution([model]) == [NOTES["not_comparable"]]
     assert tables.caution([local]) == [NOTES["other_scale"]]
     for count, text in ((4_400_000, "4.4M"), (14_000_000, "14M")):

@@ -3,6 +3,7 @@ have.
 """
 
 import contextlib
+import itertools
 import json
 import socket
 import threading
@@ -15,7 +16,7 @@ from unittest.mock import Mock
 import datasets
 import httpx
 import pytest
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, get_session
 from huggingface_hub.errors import LocalEntryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
@@ -149,6 +150,23 @@ def test_a_server_that_sends_headers_too_slowly_is_a_sentence(server, monkeypatc
         ask_server(server)
 
 
+def answer_thrice(server):
+    connection, _ = server.accept()
+    with connection:
+        for _ in range(3):
+            connection.recv(10_000)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+
+
+def test_each_answer_of_a_server_may_take_its_time(server, monkeypatch):
+    clock = itertools.count(0, 40)  # a read takes forty seconds
+    monkeypatch.setattr(hub, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    threading.Thread(target=answer_thrice, args=(server,), daemon=True).start()
+    with hub.reach_hub("made/up", "corpora.x"):
+        for _ in range(3):
+            get_session().get(f"http://127.0.0.1:{server.getsockname()[1]}")
+
+
 @pytest.mark.parametrize("status, header, value, sentence", [
     (200, "etag", "/tmp/victim", "a: sends the ETag '/tmp/victim', a path"),
     (200, "x-linked-etag", 'W/"../victim"', "a: sends the ETag .*, a path"),
@@ -184,7 +202,7 @@ def test_a_limit_that_is_not_reached_is_no_fault():
 
 
 def test_a_stream_is_read_by_its_shards_and_soon_given_up(monkeypatch):
-    rows = [{"id": str(number), "text": f"Text {number}", "url": "u"} for number in range(4)]
+    rows = [{"id": str(number), "text": f"Text\n{number}", "url": "u"} for number in range(4)]
     stream = datasets.Dataset.from_list(rows).to_iterable_dataset(num_shards=2)
     monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: stream)
     source = replace(SOURCE, fetch="stream")
@@ -192,6 +210,9 @@ def test_a_stream_is_read_by_its_shards_and_soon_given_up(monkeypatch):
     assert parts == [hub.HubFile(0, 2), hub.HubFile(1, 2)]
     items = [item for part in parts for item in WorkUnit(0, source, part=part).read()]
     assert items == [Document(row["id"], row["text"]) for row in rows]
+    wrapped = replace(source, hard_wrapped=True)
+    first, _ = WorkUnit(0, wrapped, part=parts[0]).read()
+    assert first == Document("0", "Text 0")
     assert datasets.config.STREAMING_READ_MAX_RETRIES == 3
 
 

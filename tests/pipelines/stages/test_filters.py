@@ -4,6 +4,7 @@ import itertools
 import random
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -233,6 +234,20 @@ def test_every_text_of_a_row_is_searched_for(tmp_path, monkeypatch):
     assert forbidden is not None
     file, _ = forbidden
     assert len(np.load(file)) == len(fields)
+
+
+def test_other_benchmark_texts_make_another_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(Path("text.jsonl"), [{"text": "A text."}])
+    sources = [{"kind": "local", "files": ["text.jsonl"]}]
+    cleaning = {"decontaminate": {"tasks": "mine"}}
+    config = build(CorpusConfig, {"sources": sources, "cleaning": cleaning}, "corpora.x")
+    folders = set()
+    for text in (WORDS[:SIZE], WORDS[1 : SIZE + 1]):
+        tasks = {"mine": mood(tmp_path, [text], [text], [text])}
+        params = SimpleNamespace(corpora={"x": config}, tasks=tasks)
+        folders.add(corpus.run_folder("x", params))
+    assert len(folders) == 2
 
 
 def test_without_filters_there_is_no_trace_of_them(tmp_path, near_copies):

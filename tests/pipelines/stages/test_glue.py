@@ -57,6 +57,8 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small, monkeypatch):
     assert sorted(opened) == ["cola", "mnli", "mrpc", "stsb"], "each task is one child run"
     settings = opened["mnli"]
     assert settings["scratch.layer_decay"] == "1.0" != settings["pretrained.layer_decay"]
+    shown = glue.settings("small", load())
+    assert {key for key in shown if "scratch." in key} == {"scratch.layer_decay"}
     assert settings["seeds"] == "[1, 2]" and "keep_models" not in settings, "as the user set them"
     of_mnli = [event for event in events if event["run"] == "mnli"]
     assert of_mnli[0]["time"] < of_mnli[-1]["time"], "from the start of its first run to its end"
@@ -172,26 +174,41 @@ def test_gpu_that_cannot_be_used_is_no_reason_to_fine_tune_on_the_cpu(monkeypatc
         glue.device()
 
 
+def test_as_many_fine_tunings_run_at_once_as_are_set_or_there_are_gpus(small, monkeypatch):
+    assert glue.count_workers(load(), "small") == 1, "the threads of its pre-training"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert glue.count_workers(load(), "small") == 4
+    change(("  paper:\n", "  paper:\n    workers: 3\n"))
+    assert glue.count_workers(load(), "small") == 3
+
+
 def test_test_sets_are_predicted_for_the_leaderboard_by_each_seed_and_by_all_together(small):
     for name in ("cola", "mnli", "stsb"):
         rows = [{**row, "label": None} for row in read_jsonl(ROWS / name / "dev.jsonl")[:7]]
         for split in ("test", "test_mismatched", "test_diagnostic")[: 3 if name == "mnli" else 1]:
             write_jsonl(ROWS / name / f"{split}.jsonl", rows)
+    rows = read_jsonl(ROWS / "mnli/dev.jsonl")
+    all_neutral = [{**row, "label": "neutral"} for row in rows]
+    write_jsonl(ROWS / "mnli/dev_mismatched.jsonl", all_neutral)
     write_manifest(ROWS, kind="tasks", name="made_up")
     change(
         ("seeds: [1, 2],", "seeds: [1, 2], predict_test: true, ensemble: true,"),
         ("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli, stsb]"),
+        ("{mrpc: {both_orders: true}}", "{stsb: {seeds: [2]}}"),
     )
     ensemble = run()["tasks"]["mnli"]["ensemble"]
     files = {path.name: path for path in (OUT / "leaderboard/pretrained-ensemble").iterdir()}
-    assert set(files) == {"CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv", "STS-B.tsv"}
+    assert set(files) == {"CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"}
     of_scratch = {path.name for path in (OUT / "leaderboard/scratch-seed2").iterdir()}
-    assert of_scratch == set(files) - {"CoLA.tsv"}
+    assert of_scratch == set(files) - {"CoLA.tsv"} | {"STS-B.tsv"}, "one seed is no ensemble"
     diagnostic = [line.split("\t")[1] for line in files["AX.tsv"].read_text().splitlines()[1:]]
     assert len(diagnostic) == 7 and set(diagnostic) <= {"contradiction", "entailment", "neutral"}
     assert (OUT / "mnli/pretrained-seed1-test-diagnostic.jsonl").is_file()
     assert set(ensemble) == {"pretrained", "scratch"} and ensemble["scratch"]["seeds"] == [1, 2]
-    assert 0 <= ensemble["scratch"]["accuracy"] <= 100
+    lines = read_jsonl(OUT / "mnli/scratch-ensemble.jsonl")
+    hits = sum(line["prediction"] == line["label"] for line in lines)
+    assert ensemble["scratch"]["accuracy"] == 100 * hits / 20
 
 
 def test_task_starts_from_the_encoder_of_another(small):

@@ -91,6 +91,12 @@ def test_a_record_that_waits_keeps_files_and_store_when_its_project_moves(
     assert Path(file["file"]).name == "a.csv" and Path(file["file"]).read_text() == "of this run"
     monkeypatch.setattr(tracking, "ROOT", tmp_path / "new")
     assert tracking.uri(opening["uri"]) == f"sqlite:///{tmp_path}/new/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///other.db")
+    for settings in ({}, {"a": 1}):
+        values = {"params": settings, "run_folder": tmp_path / "new/runs/x"}
+        with open_run("glue", "x", tracking="mlflow", **values):
+            pass
+    assert len([*log.parent.iterdir()]) == 3, "a log is for one store and for its settings"
 
 
 def test_a_forked_worker_sends_nothing(tmp_path, monkeypatch):
@@ -167,6 +173,9 @@ def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(
     monkeypatch.setattr("psutil.Process", lambda: process)
     monkeypatch.setattr("socket.gethostname", lambda: "host")
     assert opening("dvc")["workflow"] == ["dvc-host-5-1", "dvc repro glue@x"]
+    monkeypatch.setenv(tracking.PARENT, "a-run")
+    event = opening("flow")
+    assert (event["parent"], event["workflow"]) == ("a-run", None)
 
 
 def test_a_full_disk_costs_a_stage_its_record_and_one_line(tmp_path, capsys):
@@ -176,3 +185,11 @@ def test_a_full_disk_costs_a_stage_its_record_and_one_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("warning: tracking: ") and error.count("\n") == 1
     assert error.endswith("; the stage continues without it\n")
+
+
+def test_an_uploader_that_does_not_start_is_not_tried_again(tmp_path, monkeypatch, capsys):
+    start = Mock(side_effect=OSError("no memory"))
+    monkeypatch.setattr(tracking, "start_uploader", start)
+    with open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / "x"):
+        pass
+    assert start.call_count == 1 == capsys.readouterr().err.count("no memory")

@@ -85,6 +85,7 @@ def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store, tmp_pa
             ("tokens", "x", {"rows": 60.0}),
             ("glue", "tiny", {"cola/matthews/pretrained": 81.5}),
             ("glue", "other", {"cola/matthews/pretrained": 51.5}),
+            ("squad", "tiny", {"squad2/f1/pretrained": 71.5}),
             ("ablation", "table5", {"mlm/average": 66.0}),
             ("report", "", {}),
         ]
@@ -99,12 +100,16 @@ def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store, tmp_pa
     assert above.data.metrics == {
         "cola/matthews/pretrained": 81.5,
         "other/cola/matthews/pretrained": 51.5,
+        "squad2/f1/pretrained": 71.5,
         "table5/mlm/average": 66.0,
     }
-    assert above.data.tags["models"] == "tiny, other" and above.data.params == {"glue.epochs": "1"}
+    assert above.data.tags["models"] == "tiny, other" and above.data.params == {
+        "glue.epochs": "1",
+        "squad.epochs": "3",
+    }
     assert above.data.tags[NOTE] == "the headline" and "card" not in above.data.tags
     files = store[0].list_artifacts(above.info.run_id)
-    assert {file.path for file in files} == {"glue", "ablation", "report"}
+    assert {file.path for file in files} == {"glue", "squad", "ablation", "report"}
 
 
 def test_a_killed_stage_continues_its_run_without_doubled_points(store, tmp_path):
@@ -172,12 +177,14 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     store, tmp_path, monkeypatch, no_uploader
 ):
     parent = recorder.open_parent("pretrain tiny", {"model": "tiny"}, "prefect-1", {}, store)
+    store[0].set_terminated(parent, "FAILED")  # and is tried again
     assert recorder.open_parent("pretrain tiny", {}, "prefect-1", {}, store) == parent
     monkeypatch.setenv(PARENT, parent)
     send(tmp_path / "log", opening(), CLOSE)
     by_name = runs(store)
     assert set(by_name) == {"pretrain tiny", "pretrain@tiny"}
-    assert by_name["pretrain tiny"].info.status == "RUNNING"
+    above = by_name["pretrain tiny"]
+    assert (above.info.status, above.data.params) == ("RUNNING", {"model": "tiny", "a.b": "1"})
     hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: hashes)
     tracking.end_workflow(parent, "FINISHED", tmp_path)  # the store does not answer

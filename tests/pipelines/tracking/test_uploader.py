@@ -279,10 +279,14 @@ def test_a_fault_of_the_uploader_is_one_line(tmp_path):
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("warning: tracking: ")
 
 
-def test_ctrl_c_does_not_reach_an_uploader_that_starts(tmp_path):
-    process = tracking.start_uploader(tmp_path)
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    process.kill()
-    process.communicate()
-    (blocked,) = re.findall(r"SigBlk:\s+(\w+)", status)
-    assert int(blocked, 16) & 1 << (signal.SIGINT - 1)
+def test_only_the_end_of_its_stage_ends_an_uploader(store, tmp_path):
+    log = append(tmp_path / "x", opening(), *losses([1, 2]))
+    process = tracking.start_uploader(log.folder)
+    (blocked,) = re.findall(r"SigBlk:\s+(\w+)", Path(f"/proc/{process.pid}/status").read_text())
+    assert int(blocked, 16) & 1 << (signal.SIGINT - 1), "while it starts"
+    until(lambda: len(sent(store)) == 2, 60)
+    process.terminate()
+    log.append(CLOSE)
+    process.stdin.close()
+    assert process.wait(60) == 0 and status(store) == "FINISHED"
+    assert not log.folder.exists()
