@@ -131,7 +131,7 @@ def open_parent(
     if runs:
         mlflow.update_run(runs[0].info.run_id, status="RUNNING")
         return str(runs[0].info.run_id)
-    tags = {"electra.workflow": text, "electra.kind": "workflow", **facts}
+    tags = {"electra.workflow": text, **facts}
     commit = tags.get("mlflow.source.git.commit", "")[:8]
     tags.setdefault("mlflow.source.name", title)  # without it the UI shows no commit either
     name = f"{title} {commit}".strip()
