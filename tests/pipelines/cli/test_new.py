@@ -273,6 +273,7 @@ def ideographs(n):
     [
         ([ENGLISH.format(n) for n in range(99)], True, 1000, 2048),
         ([f"Der {n}. schöne Tag war schon da." for n in range(99)], False, 1000, 2048),
+        ([ideographs(n) for n in range(7)], False, 1070, 2048),
         ([ideographs(n) for n in range(300)], False, 2900, 4608),
     ],
 )

@@ -116,13 +116,13 @@ def test_wikiextractor_output(tmp_path):
     path = tmp_path / "wiki_00"
     content = (
         b'<doc id="12" url="http://x?curid=12" title="A &amp; B">\nA & B\n\nFish &amp; chips.\n</doc>\n\n'
-        b'<doc id="13" url="u" title="C">\nC\n\nText.\n</doc>\nstray\n<doc id="14" title="D">\ncut'
+        b'<doc id="13" url="u" title="C">\nC\n\nText.\n</doc>\nstray\n</doc>\n<doc id="14" title="D">\ncut'
     )
     assert read(path, content) == [
         Document("12", "A & B\n\nFish & chips."),
         Document("13", "C\n\nText."),
-        Rejected(f"{path}:12", "text outside <doc>", "stray"),
-        Rejected(f"{path}:13", "a <doc> without </doc>", '<doc id="14" title="D">\ncut', lines=2),
+        Rejected(f"{path}:12", "text outside <doc>", "stray\n</doc>", lines=2),
+        Rejected(f"{path}:14", "a <doc> without </doc>", '<doc id="14" title="D">\ncut', lines=2),
     ]
 
 
