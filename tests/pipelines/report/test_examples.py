@@ -45,5 +45,6 @@ def test_answers_and_mistakes_are_chosen_by_rule():
     assert stsb.share == "2 of 3 rows off by more than 1 (of 0 to 5)"
     text = "The weaver of <Marlow> 2."
     assert cola.share == "2 of 3 rows wrong"
+    assert (cola.predicted, cola.correct) == ("acceptable", "unacceptable")
     assert (cola.texts, wnli.texts) == ((text,), (text, "A baker & a goat."))
     assert cola.sure == pytest.approx(1 / (1 + 2.718281828**-3)), "the surest"
