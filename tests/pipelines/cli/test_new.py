@@ -345,7 +345,7 @@ def test_new_task_never_takes_tiny_in_silence(here, run_command):
 @pytest.mark.parametrize(
     "rows, note, labels",
     [
-        ('{"text": "a", "score": 0.5}\n{"text": "b", "score": 2}', "a = text, label = score (regression)", ()),
+        ('{"text": "a", "parts": ["x"], "score": 0.5}\n{"text": "b", "score": 2}', "a = text, label = score (regression)", ()),
         # sorted by label
         ('{"text": "a", "label": 0}\n' * 9000 + '{"text": "a", "label": 1}', "9,001 rows; a = text, ", ("0", "1")),
         # the column that has the fewest values

@@ -102,7 +102,7 @@ def test_the_first_cause_is_told_once(failures, code, sentence, capsys):
     assert sentence in message and message.count("error: ") == bool(sentence)
 
 
-@pytest.mark.parametrize("other", [ENDED, failure(-15)])
+@pytest.mark.parametrize("other", [ENDED, failure(-15), failure(1)])
 def test_a_death_goes_before_what_it_stops(other):
     with pytest.raises(Stopped, match="pretrain-x: process 1 was ended by SIGKILL; run the same"):
         processes.explain({0: other, 1: failure(-9)}, "pretrain-x")

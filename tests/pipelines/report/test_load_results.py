@@ -113,6 +113,8 @@ def test_a_subset_is_measured_against_the_full_set():
         assert cola[left("rows", under="task")] == rows
     for average, strong in ((model.average, {0}), (None, ())):
         assert tables.tabulate_tasks(replace(model, average=average)).strong == strong
+    alone = replace(model, average=None, tasks=model.tasks[:1])
+    assert alone.main == alone.tasks[0] != model.main == model.average
     assert tables.caution([model]) == [NOTES["not_comparable"]]
     assert tables.caution([local]) == [NOTES["other_scale"]]
     for count, text in ((4_400_000, "4.4M"), (14_000_000, "14M")):

@@ -175,7 +175,9 @@ def test_gpu_that_cannot_be_used_is_no_reason_to_fine_tune_on_the_cpu(monkeypatc
 
 
 def test_as_many_fine_tunings_run_at_once_as_are_set_or_there_are_gpus(small, monkeypatch):
+    monkeypatch.setenv("ELECTRA_WORKERS", "5")
     assert glue.count_workers(load(), "small") == 1, "the threads of its pre-training"
+    assert glue.count_workers(load(), "published") == 5
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert glue.count_workers(load(), "small") == 4
