@@ -2,6 +2,7 @@
 for `--help`.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -17,9 +18,11 @@ import pytest
 import electra
 from electra.errors import Stopped
 from electra.files import read_json
+from pipelines import tracking
 from pipelines.cli import main, run_stage
 from pipelines.config.settings_file import read
 from pipelines.stages import Stage
+from pipelines.tracking import Tracker
 from tests.conftest import ROOT, SMOKE, copy_text, edit, environment
 from tests.pipelines.cli.parsing import parse
 
@@ -110,7 +113,11 @@ def test_the_script_is_the_command_line_under_its_own_name():
 
 def test_a_stage_runs_and_its_duration_is_noted(here, monkeypatch, run_command):
     ran = stage_that(None, monkeypatch)
+    edit(here / "params.yaml", "tracking: none", "tracking: mlflow")
+    opened = Mock(return_value=contextlib.nullcontext(Tracker(None)))
+    monkeypatch.setattr(tracking, "open_run", opened)
     run_command("tasks smoke")
+    assert opened.call_args.kwargs["tracking"] == "mlflow"
     timings = here / "runs/timings.json"
     noted = read_json(timings)["tasks-smoke"]
     assert noted["seconds"] >= noted["clock"]["0"] >= 0

@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import re
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -525,3 +526,5 @@ def test_new_compares_a_generator_with_its_discriminator(here, capsys, run_comma
     write_network("pub/generator", "ElectraForMaskedLM", (1, 48, 1, 192, 32))
     assert "with embeddings of its own" in run_command(command)
     assert load().models["mine"].generator.depth == 0.5
+    shutil.copy("pub/discriminator/model.safetensors", "pub/generator")
+    assert "pub/generator: has encoder.layer.1." in refuse(65, command.replace("mine", "other"))

@@ -118,7 +118,7 @@ def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path)
     records = [{"text": "a", "stars": "good"}, {"text": "b", "stars": "?"}, {"text": "c"}]
     rows = read(tmp_path / "t.jsonl", records, labelled=False)
     assert results(rows) == [("a", "good"), ("b", None), ("c", None)]
-    tagged = read(tmp_path / "w.conll", "the B-NP\n\ncat\n", labelled=False)
+    tagged = read(tmp_path / "w.conll", "1 CD B-NP\n\ncat\n", labelled=False)
     assert [row["tags"] for row in tagged] == [["B-NP"], None]
 
 

@@ -3,6 +3,7 @@ files.
 """
 
 import bz2
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -127,5 +128,8 @@ def test_a_multistream_file_is_read_in_ranges_of_its_streams(tmp_path, monkeypat
     pieces = [piece for unit in units() for piece in unit.pieces]
     assert len(pieces) > 4 and sum(piece.size for piece in pieces) == len(data)
     assert [item for unit in units() for item in unit.read()] == expected
+    (tmp_path / "a.xml").write_bytes(bz2.decompress(data))
+    plain = CorpusConfig(sources=(replace(source, files=(str(tmp_path / "a.xml"),)),))
+    assert len(documents.plan(plain, "corpora.x", tmp_path)[1][0].pieces) > 4
     path.write_bytes(bz2.compress(bz2.decompress(data)) + bz2.compress(b"BZh91AY&SY" * 300))
     assert len(units()) == 1, "no stream begins with a page"
