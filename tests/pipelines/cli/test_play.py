@@ -144,6 +144,11 @@ def test_a_mistake_on_the_page_is_a_sentence():
     assert not caught.value.print_exception
 
 
+@pytest.mark.parametrize("part", ["discriminator", "generator"])
+def test_the_page_opens_with_one_network_alone(checkout, part):
+    play_page.make_app([checkout / "made" / part], checkout)
+
+
 def test_what_cannot_be_served(checkout, monkeypatch, refuse):
     monkeypatch.chdir(checkout)
     with socket.create_server(("127.0.0.1", 0)) as taken:
