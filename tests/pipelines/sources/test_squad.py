@@ -56,7 +56,7 @@ def answers(*pairs):
     (answers(("Santa Clara", 3)), NOWHERE),
     (answers(("Super", -1)), NOWHERE),
     ({"answers": [{"text": "Super", "answer_start": "x"}, 5]}, NOWHERE),
-    (answers(("Super", True)), NOWHERE),
+    (answers(("uper", True), ("", 0)), NOWHERE),
     (answers(("uper", 0.5)), NOWHERE),
     (answers(("Super", "9" * 5000)), NOWHERE),
     ({"answers": None}, "no answers"),

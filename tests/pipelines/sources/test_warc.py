@@ -44,7 +44,7 @@ def test_pages_are_documents_and_the_other_records_are_counted(tmp_path, name):
         "revisit_records": record(b"", "revisit"),
         "other_records": record(b"", "new"),
         "other_status": record(answer(b"gone", status="404 Not Found")),
-        "other_media_types": record(answer(b"\x89PNG\r\n\x1a\n\0\0", "image/png")),
+        "other_media_types": record(b"HTTP/1.1 200 OK\r\nContent-Type: image/png"),
         "robots_txt": record(answer(b"User-agent: *", "text/plain"), **robots),
         "binary_content": record(answer(b"%PDF-1.4 \1\2\3")),
         "other_content_encodings": record(answer(b"\x1b\x0f\1", more="Content-Encoding: br\r\n")),
