@@ -319,11 +319,14 @@ def claims() -> str:
     """Count and list the paper's statements that the recorded ablations confirm or reverse."""
     with (ROOT / "results/report/tables/claims.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if "recorded, 2 tasks" in row["measured on"]]
-    parts = []
-    for verdict in ("came out", "reversed"):
+    listed = {"came out": "", "reversed": ""}
+    for verdict in listed:
         claims = [f"{row['claim']} ({row['points']})" for row in rows if row["here"] == verdict]
-        parts.append(f"{verdict}: {', '.join(claims) or 'none'}")
-    return f"of {len(rows)} comparisons with the paper {'; '.join(parts)}; the others are undecided"
+        listed[verdict] = ", ".join(claims) or "none"
+    return (
+        f"Of {len(rows)} comparisons with the paper, these came out: {listed['came out']}. "
+        f"Reversed: {listed['reversed']}. The others are undecided"
+    )
 
 
 def arm_scores(ablation: str) -> dict[str, list[float]]:

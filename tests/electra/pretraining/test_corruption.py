@@ -133,7 +133,7 @@ def test_draw_at_the_edges_of_a_block_takes_nothing_without_probability():
     """The point within a block is the difference of two rounded sums, which may be an ulp below 0
     or beyond the block's last id.
     """
-    generator = torch.Generator().manual_seed(2)  # with both
+    generator = torch.Generator().manual_seed(2)  # with which both happen
     p = torch.rand(1, 768, generator=generator).square()
     p[:, [0, 256, 512]] = 0  # the first id of every block
     p /= p.sum()

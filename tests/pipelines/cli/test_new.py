@@ -318,13 +318,13 @@ def test_new_suits_settings_to_text_machine_and_network(here, run_command):
     write_network("pub/discriminator", "ElectraForPreTraining", SIZES[""][0])
     write_network("pub/generator", "ElectraForMaskedLM", (1, 48, 1, 192, 32))
     options = {"default": "", "short": "--minutes 1", "wide": "--encoder base"}
-    options["begun"] = "--minutes 1 --from pub"
+    options["continued"] = "--minutes 1 --from pub"
     for name, more in options.items():
         run_command(f"new {name} --text data/text.jsonl {TASK} {more}")
     params = load()
-    default, short, wide, begun = (params.models[name].pretrain for name in options)
+    default, short, wide, continued = (params.models[name].pretrain for name in options)
     assert (default.steps, short.steps, short.eval_every) == (12000, 580, 29)
-    assert begun.steps == 410, "of 30,522 pieces"
+    assert continued.steps == 410, "as with the published 30,522 pieces"
     assert (short.batch, short.beta2) == (16, 0.98)
     assert (wide.batch, wide.beta2) == (128, 0.999)
     assert params.tokens["short"].packing.rule == "packed"

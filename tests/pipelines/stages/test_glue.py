@@ -203,7 +203,9 @@ def test_test_sets_are_predicted_for_the_leaderboard_by_each_seed_and_by_all_tog
     files = {path.name: path for path in (OUT / "leaderboard/pretrained-ensemble").iterdir()}
     assert set(files) == {"CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"}
     of_scratch = {path.name for path in (OUT / "leaderboard/scratch-seed2").iterdir()}
-    assert of_scratch == set(files) - {"CoLA.tsv"} | {"STS-B.tsv"}, "one seed is no ensemble"
+    assert of_scratch == set(files) - {"CoLA.tsv"} | {"STS-B.tsv"}, (
+        "a single seed makes no ensemble"
+    )
     diagnostic = [line.split("\t")[1] for line in files["AX.tsv"].read_text().splitlines()[1:]]
     assert len(diagnostic) == 7 and set(diagnostic) <= {"contradiction", "entailment", "neutral"}
     assert (OUT / "mnli/pretrained-seed1-test-diagnostic.jsonl").is_file()
