@@ -3,6 +3,7 @@ tree.
 """
 
 import ast
+import functools
 import re
 import sys
 
@@ -11,12 +12,6 @@ import pytest
 from tests.conftest import ROOT, read_text
 
 PACKAGES = ("electra", "pipelines")
-SOURCES = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text())
-    for package in (*PACKAGES, "benchmarks")
-    for path in sorted((ROOT / package).rglob("*.py"))
-}
-PRODUCT = {name: tree for name, tree in SOURCES.items() if name.startswith(PACKAGES)}
 CORE_LIBRARIES = {"electra", "torch", "numpy", "tokenizers", "safetensors", "pydantic"}
 NETWORK = ("aiohttp", "datasets", "distributed", "fsspec", "http", "httpx", "huggingface_hub")
 NETWORK += ("requests", "socket", "urllib.request")
@@ -31,6 +26,13 @@ DOORS = {  # file -> what it may import of NETWORK
     "pipelines/tracking/__init__.py": {"socket"},  # the host's name
 }
 COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+@functools.cache
+def parse(*folders):
+    """Return the syntax tree of each file of some folders."""
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in paths}
 
 
 def imports(tree):
@@ -76,7 +78,7 @@ def packed(tree):
 
 def test_code_is_plain():
     faults = []
-    for name, tree in SOURCES.items():
+    for name, tree in parse(*PACKAGES, "benchmarks").items():
         faults += [f"{name}:{line}: {rule}" for line, rule in packed(tree)]
     assert not faults, "\n".join(faults)
 
@@ -96,14 +98,14 @@ def test_packed_code_is_seen(code):
 
 
 def test_electra_imports_only_its_libraries():
-    for name, tree in PRODUCT.items():
+    for name, tree in parse(*PACKAGES).items():
         if name.startswith("electra/"):
             roots = {module.partition(".")[0] for module in imports(tree)}
             assert roots <= CORE_LIBRARIES | sys.stdlib_module_names, name
 
 
 def test_only_sources_reach_the_network():
-    for name, tree in PRODUCT.items():
+    for name, tree in parse(*PACKAGES).items():
         if not name.startswith("pipelines/sources/"):
             faults = {each for each in NETWORK if each in imports(tree)}
             assert faults <= DOORS.get(name, set()), name
@@ -111,7 +113,7 @@ def test_only_sources_reach_the_network():
 
 def test_only_files_renames_and_deletes():
     """Of the functions of os and shutil: TID251 in pyproject.toml."""
-    for name, tree in PRODUCT.items():
+    for name, tree in parse(*PACKAGES).items():
         for called, node in calls(tree):
             owner, _, method = called.rpartition(".")
             if name != "electra/files.py" and owner not in {"", "files"}:
@@ -123,7 +125,7 @@ def test_only_files_renames_and_deletes():
 
 def test_nothing_can_execute_data():
     """Beside what ruff's S and TID251 refuse."""
-    for name, tree in PRODUCT.items():
+    for name, tree in parse(*PACKAGES).items():
         banned = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
         assert not imports(tree) & banned, name
         for called, node in calls(tree):
@@ -136,7 +138,7 @@ def test_nothing_can_execute_data():
 
 
 def test_differences_between_encoders_are_methods_of_theirs():
-    for name in PRODUCT:
+    for name in parse(*PACKAGES):
         text = read_text(name)
         asked = re.search(r"isinstance\([^)]*\b(ModernBert|BertConfig)", text)
         assert not asked or name.endswith("/hf_names.py"), name  # which knows both formats

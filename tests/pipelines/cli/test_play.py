@@ -13,7 +13,6 @@ import sys
 import urllib.error
 import urllib.request
 
-import gradio
 import numpy as np
 import pytest
 
@@ -21,12 +20,19 @@ from electra.errors import BadInput
 from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import TASKS
 from electra.inference import ReplacedTokens
-from pipelines.cli import play_page
 from tests.browser import DESKTOP, PHONE, browser, needs_browser
 from tests.conftest import ROOT, SMOKE, environment
 from tests.electra.made_up_models import CHUNKS, write_finetuned, write_pretrained
 
 EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
+
+
+@pytest.fixture
+def page():
+    """The module; it imports Gradio, which takes seconds, in whichever process needs it."""
+    from pipelines.cli import play_page
+
+    return play_page
 
 
 @pytest.fixture(scope="module")
@@ -58,22 +64,22 @@ def judge(text, *suspected, length=99):
     return ReplacedTokens(text, words, np.array(places, int).reshape(-1, 2), shares)
 
 
-def test_words_are_caught_missed_or_false_alarms():
+def test_words_are_caught_missed_or_false_alarms(page):
     judged = judge("the chef ate the meal", "ate", "meal")
-    assert play_page.mark_words(judged, np.array([(4, 8), (9, 12)]))[2::2] == [
+    assert page.mark_words(judged, np.array([(4, 8), (9, 12)]))[2::2] == [
         ("chef", "missed"),
         ("ate", "caught"),
         ("the", None),
         ("meal", "false alarm"),
     ]
-    assert play_page.mark_words(judge("the chef ate", "ate"))[-1] == ("ate", "suspected")
+    assert page.mark_words(judge("the chef ate", "ate"))[-1] == ("ate", "suspected")
     shortened = judge("one two three four", length=2)
-    assert play_page.mark_words(shortened)[-1] == (" three four", "not read")
+    assert page.mark_words(shortened)[-1] == (" three four", "not read")
 
 
 @pytest.mark.parametrize("text", [EMOJI, "a\n\n  b ", "", "<b>&amp;</b>"])
-def test_marked_parts_are_the_whole_text(text):
-    marked = play_page.mark_words(judge(text, "Привет", "naïve"))
+def test_marked_parts_are_the_whole_text(page, text):
+    marked = page.mark_words(judge(text, "Привет", "naïve"))
     assert "".join(part for part, _ in marked) == text
     assert [part for part, mark in marked if mark] == (["Привет", "naïve"] if text == EMOJI else [])
 
@@ -90,20 +96,20 @@ def test_marked_parts_are_the_whole_text(text):
         ("cola", "1", None, "answer"),
     ],
 )
-def test_an_answer_is_marked_right_or_wrong(task, prediction, row, mark):
+def test_an_answer_is_marked_right_or_wrong(page, task, prediction, row, mark):
     if row is not None:
         row = {"a": "", "b": None, "question": "", "context": ""} | row
-    marked = play_page.show_answer(TASKS[task], ["", ""], {"prediction": prediction}, row)
+    marked = page.show_answer(TASKS[task], ["", ""], {"prediction": prediction}, row)
     assert marked[0][1] == mark
 
 
-def test_an_answer_is_shown_in_its_context_and_a_tag_at_its_word():
+def test_an_answer_is_shown_in_its_context_and_a_tag_at_its_word(page):
     context = "🙂 a corn b"
     answer = {"prediction": "corn", "start": context.index("corn"), "n_best": [{}]}
-    marked = play_page.show_answer(TASKS["squad2"], ["what?", context], answer, None)
+    marked = page.show_answer(TASKS["squad2"], ["what?", context], answer, None)
     assert marked[1:] == [("\n\n🙂 a ", None), ("corn", "answer"), (" b", None)]
     tagged = {"words": ["a", "cat"], "tags": ["O", "I-NP"]}
-    marked = play_page.show_answer(CHUNKS, ["a cat"], tagged, None)
+    marked = page.show_answer(CHUNKS, ["a cat"], tagged, None)
     assert marked[1:] == [("\n\n", None), ("a ", None), ("cat ", "I-NP")]
 
 
@@ -138,15 +144,15 @@ def test_it_listens_to_this_machine_and_ends_clean(checkout):
         assert process.stderr.read() == ""
 
 
-def test_a_mistake_on_the_page_is_a_sentence():
-    with pytest.raises(gradio.Error, match="a: no") as caught, play_page.explain():
+def test_a_mistake_on_the_page_is_a_sentence(page):
+    with pytest.raises(page.gr.Error, match="a: no") as caught, page.explain():
         raise BadInput("a: no")
     assert not caught.value.print_exception
 
 
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
-def test_the_page_opens_with_one_network_alone(checkout, part):
-    play_page.make_app([checkout / "made" / part], checkout)
+def test_the_page_opens_with_one_network_alone(page, checkout, part):
+    page.make_app([checkout / "made" / part], checkout)
 
 
 def test_what_cannot_be_served(checkout, monkeypatch, refuse):
