@@ -136,8 +136,8 @@ def pretraining(folder):
     import torch
 
     from electra.pretraining.trainer import pretrain
-    from tests.electra.helpers import MODERN, config
-    from tests.electra.helpers import data as made_up
+    from tests.support.pretraining import MODERN, config
+    from tests.support.pretraining import data as made_up
 
     digests = {}
     for name, case in PRETRAINING.items():
@@ -157,14 +157,14 @@ def finetuning(folder):
     from electra.files import write_jsonl
     from electra.finetuning.tasks import FinetuneConfig, SquadConfig
     from pipelines.finetuning_runs.plan import plan_jobs, run
-    from tests.electra.finetuning import conftest as made_up
-    from tests.electra.made_up_models import write_encoder
+    from tests.support import tasks
+    from tests.support.models import write_encoder
 
     settings = {"learning_rate": 1e-3, "epochs": 2, "batch": 16, "length": 40}
     settings |= {"seeds": (1,), "keep_models": "none"}
     squad = SquadConfig(**settings, stride=12, question_length=10)
-    tokenizer = vars(made_up.tokenizer)["__wrapped__"]()
-    models = {"": made_up.CONFIG, "modern ": made_up.MODERN}
+    tokenizer = tasks.make_tokenizer()
+    models = {"": tasks.CONFIG, "modern ": tasks.MODERN}
     digests = {}
     for kind, encoder in models.items():
         model = write_encoder(encoder, folder / f"model{kind}", tokenizer)
@@ -172,9 +172,9 @@ def finetuning(folder):
             rows = folder / "rows" / task
             for split, count, seed in (("train", 60, 1), ("dev", 24, 2), ("dev_mismatched", 24, 3)):
                 if task == "squad2":
-                    labelled = made_up.squad_rows(count, seed, impossible=True)
+                    labelled = tasks.squad_rows(count, seed, impossible=True)
                 else:
-                    labelled = made_up.glue_rows(task, count, seed)
+                    labelled = tasks.glue_rows(task, count, seed)
                 if task == "mnli" or split != "dev_mismatched":
                     write_jsonl(rows / f"{split}.jsonl", labelled)
             config = squad if task == "squad2" else FinetuneConfig(**settings)

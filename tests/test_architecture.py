@@ -3,15 +3,14 @@ tree.
 """
 
 import ast
-import functools
 import re
 import sys
 
 import pytest
 
-from tests.conftest import ROOT, read_text
+from tests.support.project import read_text
+from tests.support.syntax_trees import imports, parse
 
-PACKAGES = ("electra", "pipelines")
 CORE_LIBRARIES = {"electra", "torch", "numpy", "tokenizers", "safetensors", "pydantic"}
 NETWORK = ("aiohttp", "datasets", "distributed", "fsspec", "http", "httpx", "huggingface_hub")
 NETWORK += ("requests", "socket", "urllib.request")
@@ -26,24 +25,6 @@ DOORS = {  # file -> what it may import of NETWORK
     "pipelines/tracking/__init__.py": {"socket"},  # the host's name
 }
 COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-
-
-@functools.cache
-def parse(*folders):
-    """Return the syntax tree of each file of some folders."""
-    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in paths}
-
-
-def imports(tree):
-    """Return the dotted names of all imported modules."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(str(node.module))
-    return names
 
 
 def calls(tree):
@@ -78,7 +59,7 @@ def packed(tree):
 
 def test_code_is_plain():
     faults = []
-    for name, tree in parse(*PACKAGES, "benchmarks").items():
+    for name, tree in parse("electra", "pipelines", "benchmarks").items():
         faults += [f"{name}:{line}: {rule}" for line, rule in packed(tree)]
     assert not faults, "\n".join(faults)
 
@@ -98,14 +79,14 @@ def test_packed_code_is_seen(code):
 
 
 def test_electra_imports_only_its_libraries():
-    for name, tree in parse(*PACKAGES).items():
+    for name, tree in parse("electra", "pipelines").items():
         if name.startswith("electra/"):
             roots = {module.partition(".")[0] for module in imports(tree)}
             assert roots <= CORE_LIBRARIES | sys.stdlib_module_names, name
 
 
 def test_only_sources_reach_the_network():
-    for name, tree in parse(*PACKAGES).items():
+    for name, tree in parse("electra", "pipelines").items():
         if not name.startswith("pipelines/sources/"):
             faults = {each for each in NETWORK if each in imports(tree)}
             assert faults <= DOORS.get(name, set()), name
@@ -113,7 +94,7 @@ def test_only_sources_reach_the_network():
 
 def test_only_files_renames_and_deletes():
     """Of the functions of os and shutil: TID251 in pyproject.toml."""
-    for name, tree in parse(*PACKAGES).items():
+    for name, tree in parse("electra", "pipelines").items():
         for called, node in calls(tree):
             owner, _, method = called.rpartition(".")
             if name != "electra/files.py" and owner not in {"", "files"}:
@@ -125,7 +106,7 @@ def test_only_files_renames_and_deletes():
 
 def test_nothing_can_execute_data():
     """Beside what ruff's S and TID251 refuse."""
-    for name, tree in parse(*PACKAGES).items():
+    for name, tree in parse("electra", "pipelines").items():
         banned = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
         assert not imports(tree) & banned, name
         for called, node in calls(tree):
@@ -138,7 +119,7 @@ def test_nothing_can_execute_data():
 
 
 def test_differences_between_encoders_are_methods_of_theirs():
-    for name in parse(*PACKAGES):
+    for name in parse("electra", "pipelines"):
         text = read_text(name)
         asked = re.search(r"isinstance\([^)]*\b(ModernBert|BertConfig)", text)
         assert not asked or name.endswith("/hf_names.py"), name  # which knows both formats

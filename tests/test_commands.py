@@ -2,7 +2,7 @@
 of its own.
 
 The shell has HOME, PATH, LANG and TERM and no other variable, and a network of its own, so that the
-ports are those that the pages name. tests/pages.py says which commands are run, and why the others
+ports are those that the pages name. tests/support/pages.py says which commands are run, and why the others
 are not.
 """
 
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import pages
-from tests.conftest import ROOT, commit, copy_text, git, make_venv
+from tests.support import pages
+from tests.support.project import ROOT, commit, copy_text, git, make_venv
 
 FIRST = ROOT / "docs" / "operate.md"  # starts the servers that others need
 READ = [FIRST, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,7 +43,7 @@ time.sleep(1e6)
 @pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
 def test_every_command_of_a_page_is_one_whose_treatment_is_known(page):
     """Where this fails for a new command: see that it works as it stands, and add it to a table of
-    tests/pages.py.
+    tests/support/pages.py.
     """
     assert [command for command in pages.typed(page) if pages.treatment(command) is None] == []
 

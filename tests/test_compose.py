@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.conftest import ROOT, git, read_text, until
+from tests.support.project import ROOT, git, read_text, until
 
 COMPOSE = ROOT / "compose.yaml"
 

@@ -12,8 +12,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra import errors
-from tests.conftest import ROOT, read_text
-from tests.pipelines.cli.parsing import parse
+from tests.support.command_lines import parse
+from tests.support.project import ROOT, read_text
 
 SLURM = ROOT / "deploy" / "slurm.sbatch"
 

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from electra.config import merge, to_jsonable
 from electra.files import write_json
@@ -24,9 +23,9 @@ from pipelines.config.params import PublishedConfig, load
 from pipelines.config.recipes import ChangedRecipe
 from pipelines.config.settings_file import read
 from pipelines.flows.deployments import deployments
-from tests.conftest import ROOT, read_text
-from tests.pages import typed
-from tests.pipelines.cli.parsing import parse
+from tests.support.command_lines import parse
+from tests.support.pages import blocks, typed
+from tests.support.project import ROOT, read_text
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "benchmarks").rglob("*.md"))
@@ -43,12 +42,6 @@ def commands(page):
     prose = re.sub(r"^```.*?^```", "", TEXTS[page], flags=re.M | re.S)
     spans = re.findall(r"`([^`\n]+ [^`\n]+)`", prose)
     return [*typed(page), *(span for span in spans if span.split()[0] in (*CHECKED, *TOOLS))]
-
-
-def blocks(page):
-    """Return the YAML blocks of a page, each some sections of params.yaml."""
-    texts = re.findall(r"^```yaml\n(.*?)^```", TEXTS[page], re.M | re.S)
-    return [YAML(typ="safe").load(block) for block in texts]
 
 
 shipped = functools.cache(lambda: load(ROOT / "params.yaml"))

@@ -6,8 +6,8 @@ import platform
 import pytest
 import torch
 
-from tests.conftest import ROOT, read_text, run
 from tests.golden import ROOMS
+from tests.support.project import ROOT, read_text, run
 
 GOLDEN = json.loads(read_text("tests/golden.json"))
 

@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from tests.conftest import ROOT, read_text
-from tests.electra.made_up_models import write_finetuned, write_pretrained
+from tests.support.models import write_finetuned, write_pretrained
+from tests.support.project import ROOT, read_text
 
 NOTEBOOK = json.loads(read_text("docs/electra.ipynb"))
 

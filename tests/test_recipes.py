@@ -13,9 +13,9 @@ import pytest
 from electra.config import merge
 from electra.files import read_json, write_jsonl
 from pipelines.config.settings_file import read
-from tests.conftest import ROOT, copy_project, read_text, run
-from tests.electra.made_up_models import write_base
-from tests.test_docs import blocks
+from tests.support.models import write_base
+from tests.support.pages import blocks
+from tests.support.project import ROOT, copy_project, read_text, run
 
 SMALL = {"layers": 1, "hidden": 16, "heads": 2, "ffn": 32, "embedding": 16}
 FAST = {"batch": 8, "steps": 6, "warmup": 1, "threads": 1, "precision": "fp32", "eval_batches": 1}

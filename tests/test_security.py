@@ -13,7 +13,7 @@ import pytest
 from electra.errors import BadInput, CorruptFile
 from electra.files import safe_join
 from electra.storage.manifest import verify_manifest, write_checksummed
-from tests.conftest import ROOT, edit, environment, files_of, git, read_text, run
+from tests.support.project import ROOT, edit, environment, files_of, git, read_text, run
 
 BINARY = {".png", ".gz", ".xz", ".zst", ".parquet", ".woff2"}
 

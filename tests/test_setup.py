@@ -16,8 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.conftest import ROOT, commit, git, read_text, run
-from tests.test_architecture import PRODUCT, imports
+from tests.support.project import ROOT, commit, git, read_text, run
+from tests.support.syntax_trees import imports, parse
 
 WHEELS = runpy.run_path(str(ROOT / ".ci" / "wheels"), run_name="wheels")
 PROJECT = tomllib.loads(read_text("pyproject.toml"))["project"]
@@ -64,7 +64,7 @@ def test_dependencies_have_lower_bounds_and_cover_the_imports():
             assert lower or requirement.name == "fastapi", requirement
             declared |= {canonicalize_name(requirement.name)} if extra != "dev" else set()
     owners = packages_distributions()
-    for path, tree in PRODUCT.items():
+    for path, tree in parse("electra", "pipelines").items():
         modules = {name.split(".")[0] for name in imports(tree)} - {"electra", "pipelines"}
         for module in modules - sys.stdlib_module_names:
             packages = {canonicalize_name(name) for name in owners.get(module, [module])}

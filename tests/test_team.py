@@ -13,7 +13,7 @@ import subprocess
 import httpx
 import pytest
 
-from tests.conftest import ROOT, commit, edit, git, git_project, read_text, until
+from tests.support.project import ROOT, commit, edit, git, git_project, read_text, until
 
 COPIED = "Dockerfile .dockerignore compose.yaml Makefile README.md LICENSE pyproject.toml".split()
 COPIED.append("requirements.lock")

@@ -8,8 +8,8 @@ import zipfile
 import pytest
 
 import electra
-from tests.conftest import ROOT, git, run
-from tests.electra.made_up_models import write_pretrained
+from tests.support.models import write_pretrained
+from tests.support.project import ROOT, git, run
 
 pytestmark = pytest.mark.slow
 # stages run in a checkout, which has them

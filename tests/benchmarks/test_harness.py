@@ -10,7 +10,7 @@ import pytest
 from benchmarks.harness import in_process, in_turns, provenance, ratios, spread, write_record
 from benchmarks.tokens import count_tokens
 from electra.files import read_json
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 
 def test_arms_take_turns_and_ratios_are_of_one_round(capsys):

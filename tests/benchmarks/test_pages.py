@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import pages
 from electra.files import read_json
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 
 def record(name):

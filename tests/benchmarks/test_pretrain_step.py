@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import pretrain_arms, pretrain_step
 from pipelines.config.params import load
-from tests.electra.helpers import config
+from tests.support.pretraining import config
 
 SMALL = {
     "encoder__positions": 32,

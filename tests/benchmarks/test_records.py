@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from electra.files import read_json
-from tests.conftest import ROOT, git
+from tests.support.project import ROOT, git
 
 FOLDERS = (ROOT / "benchmarks/results", ROOT / "benchmarks/notes/records")
 PATHS = [*FOLDERS[0].rglob("*.json"), *FOLDERS[1].glob("*.json")]

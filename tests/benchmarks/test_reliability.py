@@ -9,7 +9,7 @@ from benchmarks.reliability.__main__ import count_by_kind
 from benchmarks.reliability.attacks import ATTACKS
 from benchmarks.reliability.world import Ended, Verdict, World
 from electra.files import read_json
-from tests.conftest import ROOT, files_of, run
+from tests.support.project import ROOT, files_of, run
 
 CREATE = ("create", "new", True)
 WRITE = ("write", "new", b"data")

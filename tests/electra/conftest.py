@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import electra
-from tests.electra.made_up_models import write_finetuned, write_pretrained
+from tests.support.models import write_finetuned, write_pretrained
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ from electra.files import (
     write_jsonl,
     write_user_file,
 )
-from tests.conftest import ROOT, environment, largest_file
+from tests.support.project import ROOT, environment, largest_file
 
 
 def refuse(*_, number=errno.EACCES, **__):

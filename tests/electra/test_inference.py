@@ -20,8 +20,8 @@ from electra.files import read_json, write_json
 from electra.finetuning.tasks import GLUE
 from electra.inference import as_row, input_schema
 from electra.storage.tensors import read_tensors, write_tensors
-from tests.conftest import ROOT, run
-from tests.electra.made_up_models import SEEN
+from tests.support.models import SEEN
+from tests.support.project import ROOT, run
 
 TEXTS = ["The chef cooked the meal.", "a dog", "", "What is near the red cat, and who ate bread?"]
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from electra.stopping import SIGNALS, Interrupted, StopRequest, interruptible
-from tests.conftest import ROOT, run
+from tests.support.project import ROOT, run
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 from electra.errors import BadConfig, BadInput, Stopped
 from electra.workers import VARIABLE, rank, run_units, worker_count
-from tests.conftest import ROOT, environment, run
+from tests.support.project import ROOT, environment, run
 
 
 def fail(number):

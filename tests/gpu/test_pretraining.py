@@ -17,9 +17,9 @@ from electra.pretraining.compiling import compile_parts
 from electra.pretraining.step import CudaGraphs
 from electra.pretraining.trainer import RunOptions, pretrain
 from electra.storage import checkpoint
-from tests.conftest import ROOT, environment
-from tests.electra.helpers import config, data, state
-from tests.electra.pretraining.step_helpers import MODERN_TOKENS, QUIET, TWIN, train_steps
+from tests.support.pretraining import config, data, state
+from tests.support.project import ROOT, environment
+from tests.support.steps import MODERN_TOKENS, QUIET, TWIN, train_steps
 
 pytestmark = [
     pytest.mark.gpu,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from electra.finetuning.folder import load_model
 from pipelines.cli import predict
-from tests.pipelines import bad_predict
+from tests.support import bad_predict
 
 
 @pytest.fixture(scope="module")

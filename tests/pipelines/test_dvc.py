@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from pipelines.config.params import load
 from pipelines.stages import STAGES
 from pipelines.versioning.merge_lock import merge
-from tests.conftest import (
+from tests.support.project import (
     ROOT,
     commit,
     copy_project,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.tracking import recorder
-from tests.conftest import ROOT, copy_project, edit, make_venv
+from tests.support.project import ROOT, copy_project, edit, make_venv
 
 ASK = "import json, os; print(json.dumps(dict(os.environ)))"
 OURS = {"DO_NOT_TRACK": "true", "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_WORKERS": "1"}

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from pipelines.config.settings_file import read
-from tests.conftest import (
+from tests.support.project import (
     ROOT,
     commit,
     edit,

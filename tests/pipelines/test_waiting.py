@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, environment
+from tests.support.project import ROOT, environment
 
 LIBRARY = next(Path(find_spec("torch").origin).parent.glob("lib/libgomp*"), None)
 ASK = f"import ctypes, sys, pipelines.__main__; assert 'torch' not in sys.modules; ctypes.CDLL({str(LIBRARY)!r})"

@@ -13,7 +13,7 @@ from electra.data.tokenizer import NAMES, load, save
 from electra.errors import BadInput
 from electra.generation import write
 from electra.inference import encode
-from tests.electra.byte_level import TEXTS, write_byte_level
+from tests.support.byte_level import TEXTS, write_byte_level
 
 
 @pytest.fixture(scope="module")

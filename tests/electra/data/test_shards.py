@@ -9,7 +9,7 @@ from electra.data.shards import Rows, RowWriter, seal
 from electra.data.tokenizer import SPECIALS, from_pieces
 from electra.errors import BadInput, CorruptFile
 from electra.storage.manifest import write_manifest
-from tests.conftest import harm
+from tests.support.project import harm
 
 LENGTH = 12
 

@@ -27,8 +27,8 @@ from electra.data.tokenizer import (
 )
 from electra.errors import BadInput
 from electra.files import read_json, write_json
-from tests.conftest import ROOT, run
-from tests.electra.byte_level import write_byte_level
+from tests.support.byte_level import write_byte_level
+from tests.support.project import ROOT, run
 
 TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
 # words end in marks, in all but the last; a line a script
@@ -168,12 +168,12 @@ def test_added_tokens_are_read_as_transformers_reads_them(trained, tmp_path):
 
 
 def test_training_is_the_same_in_every_process():
+    lines = made_up_lines(5, 2000)
     code = (
-        "from tests.electra.data.test_tokenizer import made_up_lines, train_wordpiece\n"
-        "print(train_wordpiece(made_up_lines(5, 2000), 200).identity)"
+        "from electra.data.tokenizer import train_wordpiece\n"
+        f"print(train_wordpiece({lines!r}, 200).identity)"
     )
-    identity = train_wordpiece(made_up_lines(5, 2000), 200).identity
-    assert run(ROOT, "-c", code).stdout == f"{identity}\n"
+    assert run(ROOT, "-c", code).stdout == f"{train_wordpiece(lines, 200).identity}\n"
 
 
 def test_case_and_accents_are_settings():

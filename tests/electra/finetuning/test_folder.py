@@ -22,11 +22,10 @@ from electra.finetuning.tasks import GLUE, SQUAD_2
 from electra.finetuning.training import read_outputs, train
 from electra.nn.huggingface import ModelFolder, load_encoder, open_folder
 from electra.storage.tensors import read_tensors, write_tensors
-from tests.conftest import harm
-
-from .conftest import CHUNKS, SQUAD, make_kinds, tagged_rows
-from .conftest import CONFIG as ENCODER
-from .conftest import FINETUNE as CONFIG
+from tests.support.project import harm
+from tests.support.tasks import CHUNKS, SQUAD, make_kinds, tagged_rows
+from tests.support.tasks import CONFIG as ENCODER
+from tests.support.tasks import FINETUNE as CONFIG
 
 
 def test_a_folder_gives_the_outputs_of_its_network_again(each_model, tokenizer, tmp_path):

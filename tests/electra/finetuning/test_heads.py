@@ -10,8 +10,7 @@ from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, pooled
 from electra.finetuning.tasks import GLUE
 from electra.nn.huggingface import load_encoder
-
-from .conftest import glue_rows, make_kinds
+from tests.support.tasks import glue_rows, make_kinds
 
 
 @pytest.fixture

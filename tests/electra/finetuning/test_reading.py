@@ -7,8 +7,7 @@ import pytest
 from electra.errors import BadInput
 from electra.finetuning.reading import read_rows
 from electra.finetuning.tasks import TASKS
-
-from .conftest import CHUNKS
+from tests.support.tasks import CHUNKS
 
 TEXTS = {"a": "the cat", "b": None, "label": "1"}
 WORDS = {"words": ["a", "b"], "tags": ["O", "S-NP"]}

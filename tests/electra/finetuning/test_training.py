@@ -14,9 +14,8 @@ from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.training import count_steps, finetuning_optimizer, read_outputs, train
 from electra.nn.factory import add_new_layers
 from electra.nn.huggingface import load_encoder
-
-from .conftest import FINETUNE as CONFIG
-from .conftest import glue_rows
+from tests.support.tasks import FINETUNE as CONFIG
+from tests.support.tasks import glue_rows
 
 
 def classifier(model, classes=2):

@@ -19,7 +19,7 @@ from electra.nn.factory import make_encoder
 from electra.nn.hf_names import parse_config
 from electra.nn.huggingface import load_encoder, load_networks, read_config
 from electra.pretraining.networks import Discriminator, Generator
-from tests.electra.byte_level import write_byte_level
+from tests.support.byte_level import write_byte_level
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = (

@@ -11,7 +11,7 @@ from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
 from electra.pretraining.networks import Discriminator
-from tests.electra.helpers import MODERN, config
+from tests.support.pretraining import MODERN, config
 
 PIECES = 997
 

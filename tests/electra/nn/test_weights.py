@@ -18,8 +18,8 @@ from electra.nn.huggingface import (
 )
 from electra.pretraining.model import Pretraining
 from electra.storage.tensors import read_tensors, write_tensors
-from tests.conftest import files_of
-from tests.electra.helpers import MODERN, SPECIAL, TWO_STAGES, VOCAB, config
+from tests.support.pretraining import MODERN, SPECIAL, TWO_STAGES, VOCAB, config
+from tests.support.project import files_of
 
 
 def export(model, folder):

@@ -8,8 +8,8 @@ import pytest
 from electra.data.order import row_indices
 from electra.data.shards import Table
 from electra.pretraining import dataloader
-from tests.electra.helpers import MadeUpRows, config
-from tests.electra.pretraining.step_helpers import CPU
+from tests.support.pretraining import MadeUpRows, config
+from tests.support.steps import CPU
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.uint32])

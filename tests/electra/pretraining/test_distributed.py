@@ -16,10 +16,10 @@ from electra.pretraining import trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.step import Step
 from electra.storage import checkpoint
-from tests.conftest import free_port
-from tests.electra import helpers
-from tests.electra.helpers import TWO_STAGES, config
-from tests.electra.pretraining.step_helpers import CPU, Rerun
+from tests.support import pretraining
+from tests.support.pretraining import TWO_STAGES, config
+from tests.support.project import free_port
+from tests.support.steps import CPU, Rerun
 
 FORK = multiprocessing.get_context("fork")
 SHORT = {
@@ -42,7 +42,7 @@ def work(rank, size, port, run, settings, before):
     if before:
         before(rank)
     try:
-        helpers.train(run, settings)
+        pretraining.train(run, settings)
     except UserError as error:
         (run / f"error-{rank}").write_text(str(error))
         os._exit(error.exit_code)

@@ -9,8 +9,8 @@ from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import area_under_curve, evaluate, metrics, weakness
 from electra.pretraining.model import Pretraining
-from tests.electra.helpers import SPECIAL, VOCAB, config, data, train
-from tests.electra.pretraining.step_helpers import CPU
+from tests.support.pretraining import SPECIAL, VOCAB, config, data, train
+from tests.support.steps import CPU
 
 
 def test_auc_is_that_of_scikit_learn_with_ties_and_without():

@@ -13,8 +13,8 @@ from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import BatchLoader, slice_batch
 from electra.pretraining.model import Pretraining, pretraining_optimizer, reinforce_losses
 from electra.seeds import derive
-from tests.electra.helpers import MODERN, SPECIAL, TWO_STAGES, VOCAB, config, data, train
-from tests.electra.pretraining.step_helpers import CPU, TWIN
+from tests.support.pretraining import MODERN, SPECIAL, TWO_STAGES, VOCAB, config, data, train
+from tests.support.steps import CPU, TWIN
 
 
 def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():

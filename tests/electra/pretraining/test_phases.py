@@ -20,7 +20,7 @@ from electra.pretraining.phases import (
 )
 from electra.storage import checkpoint
 from pipelines.stages.announce import announce
-from tests.electra.helpers import TWO_STAGES, VOCAB, MadeUpRows, config, data, state, train
+from tests.support.pretraining import TWO_STAGES, VOCAB, MadeUpRows, config, data, state, train
 
 SHORT = {"length": 12, "steps": 7, "batch": 16}
 LONG = {"length": 24, "steps": 5}

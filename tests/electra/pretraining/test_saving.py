@@ -8,7 +8,7 @@ from electra.optim.adamw import set_learning_rate
 from electra.pretraining import trainer
 from electra.pretraining.phases import learning_rate_at
 from electra.storage import checkpoint
-from tests.electra.helpers import config, data, train
+from tests.support.pretraining import config, data, train
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, can_use_two_threads
-from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, MadeUpRows, config, data, train
-from tests.electra.pretraining.step_helpers import (
+from tests.support.pretraining import SPECIAL, TWO_STAGES, VOCAB, MadeUpRows, config, data, train
+from tests.support.steps import (
     CPU,
     META,
     MODERN_TOKENS,

@@ -18,9 +18,9 @@ from electra.pretraining import trainer
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining
 from electra.storage import checkpoint
-from tests.conftest import each_with_some, harm, largest_file
-from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, data, state, train
-from tests.electra.pretraining.step_helpers import QUIET
+from tests.support.pretraining import SPECIAL, TWO_STAGES, VOCAB, config, data, state, train
+from tests.support.project import each_with_some, harm, largest_file
+from tests.support.steps import QUIET
 
 FORK = multiprocessing.get_context("fork")
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from electra.errors import CorruptFile, NonFinite, Unreadable
 from electra.storage import checkpoint, tensors
 from electra.storage.manifest import write_manifest
-from tests.conftest import progress
+from tests.support.project import progress
 
 FORK = multiprocessing.get_context("fork")
 

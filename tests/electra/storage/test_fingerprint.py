@@ -4,7 +4,7 @@ import dataclasses
 
 from electra.pretraining.config import NOT_IN_FINGERPRINT, PretrainConfig, fingerprinted_settings
 from electra.storage.fingerprint import describe, differences
-from tests.electra.helpers import config
+from tests.support.pretraining import config
 
 # Adding a setting means deciding here, or in NOT_IN_FINGERPRINT, whether it bears on the result.
 BEARING = set(

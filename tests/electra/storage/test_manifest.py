@@ -18,7 +18,7 @@ from electra.storage.manifest import (
     write_checksummed,
     write_manifest,
 )
-from tests.conftest import harm
+from tests.support.project import harm
 
 FACTS = {"kind": "model", "name": "ours", "shards": {10: 1, 9: 2}}
 

@@ -15,9 +15,9 @@ from electra.files import is_locked
 from electra.pretraining.config import fingerprinted_settings
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
-from tests.conftest import files_of
-from tests.electra import helpers
-from tests.electra.helpers import config, data
+from tests.support import pretraining
+from tests.support.pretraining import config, data
+from tests.support.project import files_of
 
 CODE = "12"
 OTHER = "34"
@@ -32,7 +32,7 @@ def settings_of(hidden=32, **pretrain):
 def train(run, origin=None, inputs=None, code=CODE, stop_at=None, **changes):
     """Train a few steps; `changes` are settings of `pretrain`, or `hidden`."""
     options = {"origin": origin, "code": code, "stop_at": stop_at}
-    return helpers.train(run, settings_of(**changes), inputs=inputs, **options)
+    return pretraining.train(run, settings_of(**changes), inputs=inputs, **options)
 
 
 def names(folder, pattern="*"):

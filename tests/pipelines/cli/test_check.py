@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import preflight
 from pipelines.cli import main
-from tests.conftest import edit
+from tests.support.project import edit
 
 TEXT = "\n\n".join(f"Text number {number} of the smoke corpus." for number in range(60))
 ROWS = '{"sentence": "a row", "label": true}\n{"sentence": "another", "label": false}\n' * 10

@@ -21,7 +21,7 @@ from pipelines.cli.cost import (
 )
 from pipelines.config.params import load
 from pipelines.stages.ablation import plan_arms
-from tests.conftest import ROOT, copy_text, edit
+from tests.support.project import ROOT, copy_text, edit
 
 ROWS = 30
 TUNED = "tasks: own, recipe: own, arms: [pretrained, scratch]"

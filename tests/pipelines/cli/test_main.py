@@ -23,8 +23,8 @@ from pipelines.cli import main, run_stage
 from pipelines.config.settings_file import read
 from pipelines.stages import Stage
 from pipelines.tracking import Tracker
-from tests.conftest import ROOT, SMOKE, copy_text, edit, environment
-from tests.pipelines.cli.parsing import parse
+from tests.support.command_lines import parse
+from tests.support.project import ROOT, SMOKE, copy_text, edit, environment
 
 INSTALLED = [
     sys.executable,

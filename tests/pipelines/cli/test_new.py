@@ -26,8 +26,8 @@ from pipelines.config import settings_file
 from pipelines.config.params import load
 from pipelines.sources import custom_tasks
 from pipelines.sources.streams import Skipped
-from tests.conftest import SMOKE, read_text
-from tests.pipelines.sources.delivered import write_delivered
+from tests.support.delivered import write_delivered
+from tests.support.project import SMOKE, read_text
 
 ENGLISH = "Text number {} of the many that there are."
 TASK = "--task data/train.jsonl data/train.jsonl"

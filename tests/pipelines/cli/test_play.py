@@ -20,9 +20,9 @@ from electra.errors import BadInput
 from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import TASKS
 from electra.inference import ReplacedTokens
-from tests.browser import DESKTOP, PHONE, browser, needs_browser
-from tests.conftest import ROOT, SMOKE, environment
-from tests.electra.made_up_models import CHUNKS, write_finetuned, write_pretrained
+from tests.support.browser import DESKTOP, PHONE, browser, needs_browser
+from tests.support.models import CHUNKS, write_finetuned, write_pretrained
+from tests.support.project import ROOT, SMOKE, environment
 
 EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
 

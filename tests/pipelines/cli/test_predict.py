@@ -16,9 +16,9 @@ import pytest
 from electra.config import to_jsonable
 from electra.files import dump_line, read_jsonl, write_json
 from electra.storage.manifest import write_manifest
-from tests.conftest import ROOT, environment
-from tests.electra.made_up_models import CHUNKS
-from tests.pipelines import bad_predict
+from tests.support import bad_predict
+from tests.support.models import CHUNKS
+from tests.support.project import ROOT, environment
 
 pytestmark = pytest.mark.usefixtures("here")
 

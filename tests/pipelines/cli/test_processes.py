@@ -22,8 +22,8 @@ from electra.errors import BadConfig, NonFinite, SourceUnreachable, Stopped
 from electra.files import read_json
 from pipelines.cli import main, processes
 from pipelines.cli.processes import needs_several
-from tests.conftest import edit, environment, free_port, until
-from tests.pipelines.cli.parsing import parse
+from tests.support.command_lines import parse
+from tests.support.project import edit, environment, free_port, until
 
 OPTIONS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
 

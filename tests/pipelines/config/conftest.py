@@ -4,7 +4,7 @@ import pytest
 
 from electra.errors import BadConfig
 from pipelines.config.params import load
-from tests.conftest import SMOKE
+from tests.support.project import SMOKE
 
 
 @pytest.fixture

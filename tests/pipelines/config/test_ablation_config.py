@@ -7,7 +7,7 @@ import pytest
 from electra.config import build, to_jsonable
 from electra.errors import BadConfig
 from pipelines.config.ablation_config import AblationConfig
-from tests.conftest import SMOKE, read_text
+from tests.support.project import SMOKE, read_text
 
 BASE = {"model": "m", "tokens": "t", "data": "d", "recipe": "r"}
 ARMS = "arms: {one: {}, two: {label: BERT, objective.name: mlm}}"

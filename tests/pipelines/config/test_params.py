@@ -9,7 +9,7 @@ from electra.config import Settings
 from electra.errors import BadConfig
 from pipelines.config.params import UNREAD
 from pipelines.config.settings_file import read
-from tests.conftest import SMOKE
+from tests.support.project import SMOKE
 
 PAPER = "  paper: {}\n"
 FILES = 'kind: local, files: ["nowhere/*.jsonl"]'

@@ -6,7 +6,7 @@ from electra.config import build
 from electra.errors import BadConfig
 from pipelines.config.params import load
 from pipelines.config.recipes import ChangedRecipe, PaperRecipe
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 
 def recipe(paper, changes):

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from electra.files import read_json
 from pipelines.config.settings_file import read
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 SCHEMA = read_json(ROOT / "params.schema.json")
 

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from electra.errors import BadConfig
 from pipelines.config.params import load
 from pipelines.config.settings_file import one_line, parse
-from tests.pipelines import bad_params
+from tests.support import bad_params
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 11)

@@ -16,7 +16,7 @@ from electra.nn.config import ModernBertConfig
 from pipelines.cli.cost import parameters
 from pipelines.config.params import load, settings_digest
 from pipelines.config.settings_file import read
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 SHIPPED = ROOT / "params.yaml"
 # paper, Table 6, and the released small (small_plus): never only the size

@@ -20,8 +20,8 @@ from pipelines.finetuning_runs import summary
 from pipelines.finetuning_runs.job import MODEL, build_encoder, share_beyond_pretraining
 from pipelines.finetuning_runs.plan import plan_jobs as plan_all
 from pipelines.finetuning_runs.plan import read_finished, run, run_all
-from tests.conftest import files_of, harm
-from tests.electra.finetuning.conftest import FINETUNE, SQUAD
+from tests.support.project import files_of, harm
+from tests.support.tasks import FINETUNE, SQUAD
 
 
 @pytest.fixture

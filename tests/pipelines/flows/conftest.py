@@ -11,7 +11,7 @@ from electra.files import write_json
 from pipelines.config.params import load
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import Outcome, StageFailed
-from tests.conftest import SMOKE, copy_text
+from tests.support.project import SMOKE, copy_text
 
 BASE = "base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}"
 ABLATION = SMOKE.replace("published: {}", "published: {theirs: {folder: x}}").replace(

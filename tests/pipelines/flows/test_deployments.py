@@ -18,7 +18,7 @@ from pipelines.config.params import load
 from pipelines.config.settings_file import read
 from pipelines.flows import deployments
 from pipelines.flows.team import PART
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 PARAMS = load(ROOT / "params.yaml")
 FILES = sorted((ROOT / "deploy" / "automations").glob("*.yaml"))

@@ -12,7 +12,7 @@ from electra.errors import BadConfig
 from pipelines import flows
 from pipelines.flows import training
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.conftest import git_project, run
+from tests.support.project import git_project, run
 
 
 def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):

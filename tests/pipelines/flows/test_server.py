@@ -20,7 +20,7 @@ from prefect.states import Cancelled, Crashed, Failed, Running, Scheduled
 
 from pipelines import flows
 from pipelines.flows import server, training
-from tests.conftest import ROOT, environment
+from tests.support.project import ROOT, environment
 
 
 def test_only_a_server_out_of_reach_is_one():

@@ -16,7 +16,7 @@ from pipelines.flows import server, steps, training
 from pipelines.tracking import lineage, recorder
 from pipelines.versioning import dvc_runner, dvc_store, workspace
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.conftest import edit, files_of
+from tests.support.project import edit, files_of
 
 CHECKOUT = dvc_runner.Checkout(Path())
 COMMIT = "1f" * 20

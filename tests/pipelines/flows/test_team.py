@@ -18,7 +18,7 @@ from pipelines.flows import server
 from pipelines.flows import team as module
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.conftest import edit
+from tests.support.project import edit
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import settings_digest
 from pipelines.report import claims, load_results, paper
 from pipelines.sources import LocalTasks, SampleTasks
-from tests.pipelines.report import made_up
+from tests.support import made_up_results
 
 LOCAL = LocalTasks(kind="local", glue="g")
 GAIN = "ELECTRA's gain over BERT grows as models shrink"
@@ -51,7 +51,7 @@ def write(name, config, scores, **facts):
     record = {"recorded": "2026-01-02", "commit": "abc", "seconds": 120.0, "machine": "two cores"}
     values = {"name": name, "arms": arms, "reference": made.compared, "record": record, **facts}
     write_json(Path(f"benchmarks/results/ablations/{name}.json"), values)
-    return replace(made_up.params(), ablations={name: made})
+    return replace(made_up_results.params(), ablations={name: made})
 
 
 def only(made):

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import report
 from pipelines.config.params import load
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 COMMITTED = ROOT / "results" / "report"
 

@@ -4,7 +4,7 @@ import pytest
 
 from pipelines.report import load_results
 from pipelines.report.examples import CONTEXT, answers, counts, mistakes, sentences, words
-from tests.pipelines.report import made_up
+from tests.support import made_up_results
 
 EXAMPLE = {
     "tokens": ["[CLS]", "the", "bak", "##es", "ate", "##n", "[SEP]", "##x", "[SEP]"],
@@ -30,8 +30,8 @@ def test_rows_with_most_caught_words_come_first():
 
 
 def test_answers_and_mistakes_are_chosen_by_rule():
-    made_up.write()
-    (model,) = load_results.load(made_up.params("tiny")).models
+    made_up_results.write()
+    (model,) = load_results.load(made_up_results.params("tiny")).models
     shown = [(answer.heading, answer.share) for answer in answers(model)]
     kinds = ("Right", "Right to give no answer", "Wrong", "Wrong to answer")
     assert shown == [(kind, "1 of 4 questions") for kind in kinds], "by exact match"

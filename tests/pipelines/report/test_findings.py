@@ -8,13 +8,13 @@ from pipelines import report
 from pipelines.report import findings, load_results, tables
 from pipelines.report.records import ArmScores
 from pipelines.sources import CustomTask, CustomTasks
-from tests.pipelines.report import made_up
+from tests.support import made_up_results
 
-TINY = made_up.params("tiny")
+TINY = made_up_results.params("tiny")
 
 
 def write(**made):
-    made_up.write(**made)
+    made_up_results.write(**made)
     return load_results.load(TINY).models[0]
 
 
@@ -60,7 +60,7 @@ def test_a_report_of_own_tasks_has_neither_the_papers_tables_nor_recorded_ablati
     tasks = TINY.tasks | {"mine": CustomTasks(kind="custom", tasks={"mine": own})}
     finetuning = replace(TINY.finetunings["tiny"], tasks="mine", recipe="paper")
     finetunings = TINY.finetunings | {"mine": finetuning}
-    made_up.write("mine")
+    made_up_results.write("mine")
     report.build(replace(TINY, tasks=tasks, finetunings=finetunings), Path("out"), "mine")
     page = Path("out/index.html").read_text()
     assert "custom tasks" in page and "The paper" not in page and "Not run" not in page
@@ -68,8 +68,8 @@ def test_a_report_of_own_tasks_has_neither_the_papers_tables_nor_recorded_ablati
 
 
 def test_a_published_model_has_a_report_without_pre_training():
-    made_up.write("electra-small")
-    inputs = report.build(made_up.shipped(), Path("out"), "electra-small")
+    made_up_results.write("electra-small")
+    inputs = report.build(made_up_results.shipped(), Path("out"), "electra-small")
     assert inputs.missing == ()
     page = Path("out/index.html").read_text()
     assert "The published model electra-small was fine-tuned on 9 tasks" in page
@@ -137,8 +137,8 @@ def test_a_weak_discriminator_chance_and_wrong_answers_fall_short():
 
 
 def test_arms_with_unequal_flops_fall_short():
-    made_up.write_ablation()
-    ablation = load_results.load(made_up.params(ablations=("table5",))).ablations[0]
+    made_up_results.write_ablation()
+    ablation = load_results.load(made_up_results.params(ablations=("table5",))).ablations[0]
     assert findings.describe_budget(ablation) is None
     arms = tuple(
         replace(arm, flops=1e14 * (2 if arm.name == "mlm" else 1)) for arm in ablation.arms

@@ -13,9 +13,9 @@ from pipelines import report
 from pipelines.report import figures, load_results, tables
 from pipelines.report.records import ArmScores
 from pipelines.report.table import NOTES, left
-from tests.pipelines.report import made_up
+from tests.support import made_up_results
 
-TINY = made_up.params("tiny")
+TINY = made_up_results.params("tiny")
 
 
 @pytest.mark.parametrize(
@@ -27,42 +27,42 @@ TINY = made_up.params("tiny")
     ],
 )
 def test_a_record_that_no_stage_wrote_is_a_sentence(stage, spoilt):
-    made_up.write()
+    made_up_results.write()
     Path(f"results/tiny/{stage}.json").write_bytes(spoilt)
     with pytest.raises(CorruptFile, match="results: is malformed"):
         report.build(TINY, Path("results/report"))
 
 
 def test_a_value_of_another_kind_is_named():
-    made_up.write_ablation()
+    made_up_results.write_ablation()
     path = Path("results/table5/ablation.json")
     values = read_json(path)
     values["arms"]["mlm"]["flops"] = "many"
     write_json(path, values)
     with pytest.raises(CorruptFile, match=r"ablation.json: arms.mlm.flops: is 'many', should be a"):
-        load_results.load(made_up.params(ablations=("table5",)))
+        load_results.load(made_up_results.params(ablations=("table5",)))
 
 
 def test_a_selected_ablation_without_a_record_is_missing_and_the_others_are_not_run():
-    made_up.write()
-    inputs = load_results.load(made_up.params("tiny", ablations=("table5",)))
+    made_up_results.write()
+    inputs = load_results.load(made_up_results.params("tiny", ablations=("table5",)))
     assert [line for line in inputs.missing if "table5" in line]
     not_run = [line.partition(":")[0] for line in inputs.unrun if line.endswith("not run")]
     assert not_run == [f"ablation {name}" for name in TINY.ablations if name != "table5"]
 
 
 def test_an_arm_without_a_result_is_missing():
-    made_up.write_ablation()
+    made_up_results.write_ablation()
     path = Path("results/table5/ablation.json")
     values = read_json(path)
     del values["arms"]["mlm"]
     write_json(path, values)
-    inputs = load_results.load(made_up.params(ablations=("table5",)))
+    inputs = load_results.load(made_up_results.params(ablations=("table5",)))
     assert "ablation table5: the arm mlm has no result" in inputs.missing
 
 
 def test_scores_of_glue_are_missing_only_where_tasks_of_it_are_run():
-    made_up.write()
+    made_up_results.write()
     Path("results/tiny/glue.json").unlink()
     assert [line for line in load_results.load(TINY).missing if "glue.json" in line]
     recipe = TINY.finetunings["tiny"].recipe
@@ -72,7 +72,7 @@ def test_scores_of_glue_are_missing_only_where_tasks_of_it_are_run():
 
 
 def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing():
-    made_up.write()
+    made_up_results.write()
     (model,) = load_results.load(TINY).models
     assert (model.series("train_loss")[0][0], model.series("loss")[0][0]) == (200, 0)
     assert model.series("no such metric") is None
@@ -85,7 +85,7 @@ def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing():
 
 
 def test_a_damaged_file_of_build_is_missing():
-    made_up.write()
+    made_up_results.write()
     path = Path("build/models/tiny/examples.json")
     path.write_bytes(path.read_bytes().replace(b"bread", b"broad"))
     inputs = load_results.load(TINY)
@@ -94,7 +94,7 @@ def test_a_damaged_file_of_build_is_missing():
 
 
 def test_a_mean_has_a_short_name_and_baselines_that_all_of_its_tasks_have():
-    made_up.write()
+    made_up_results.write()
     glue = read_json(Path("results/tiny/glue.json"))
     del glue["tasks"]["rte"]["baselines"]["chance"]
     glue["average"]["name"] = "mean over " + ", ".join(glue["tasks"])
@@ -104,7 +104,7 @@ def test_a_mean_has_a_short_name_and_baselines_that_all_of_its_tasks_have():
 
 
 def test_a_subset_is_measured_against_the_full_set():
-    made_up.write()
+    made_up_results.write()
     (model,) = load_results.load(TINY).models
     local = replace(model, kind="local", data="GLUE")
     full = "3,000 train, 8,551 in the full set, 500 dev"
@@ -123,7 +123,7 @@ def test_a_subset_is_measured_against_the_full_set():
 
 
 def test_captions_are_of_the_models_own_settings():
-    made_up.write()
+    made_up_results.write()
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
     params = replace(TINY, models=TINY.models | {"tiny": ten})
     (model,) = load_results.load(params).models

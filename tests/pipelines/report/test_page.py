@@ -8,9 +8,9 @@ from electra.files import read_json, write_json
 from electra.storage.manifest import write_checksummed
 from pipelines import report
 from pipelines.stages import TIMINGS
-from tests.pipelines.report import made_up
+from tests.support import made_up_results
 
-PARAMS = made_up.params("tiny", ablations=("table5",))
+PARAMS = made_up_results.params("tiny", ablations=("table5",))
 STAGES = {"pretrain-tiny": {"seconds": 61.0, "clock": {"0": 1.5}}}
 
 
@@ -24,8 +24,8 @@ def root(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("pipelines.report.page.printed", lambda git, command, *_: command)
-        made_up.write()
-        made_up.write_ablation(failed="replace_mlm")
+        made_up_results.write()
+        made_up_results.write_ablation(failed="replace_mlm")
         write_checksummed(TIMINGS, STAGES)
         report.build(PARAMS, Path("out"))
     return folder / "out"
@@ -80,7 +80,7 @@ def test_what_is_missing_failed_or_broken_is_named():
     assert "results/curves/tiny.csv: cannot be read (No such file or directory)" in text
     assert list(Path("out/figures").iterdir()) == []
 
-    made_up.write()
+    made_up_results.write()
     path = Path("results/tiny/glue.json")
     glue = read_json(path)
     glue["tasks"] = {task: glue["tasks"][task] for task in ("cola", "rte")}
@@ -96,11 +96,11 @@ def test_what_is_missing_failed_or_broken_is_named():
 
 
 def test_a_model_whose_name_begins_with_anothers_has_its_own_curves():
-    made_up.write()
-    made_up.write("tiny-own")
+    made_up_results.write()
+    made_up_results.write("tiny-own")
     models = PARAMS.models | {"tiny-own": PARAMS.models["tiny"]}
     finetunings = PARAMS.finetunings | {"tiny-own": PARAMS.finetunings["tiny"]}
-    both = made_up.params("tiny", "tiny-own", models=models, finetunings=finetunings)
+    both = made_up_results.params("tiny", "tiny-own", models=models, finetunings=finetunings)
     report.build(both, Path("out"))
     page = Path("out/index.html").read_text()
     assert "(tiny-own: hidden 128" in page and "<figcaption>Tiny-own" not in page

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.browser import DESKTOP, PHONE, browser, needs_browser
-from tests.conftest import ROOT
+from tests.support.browser import DESKTOP, PHONE, browser, needs_browser
+from tests.support.project import ROOT
 
 pytestmark = [needs_browser, pytest.mark.slow]
 PAGE = ROOT / "results/report/index.html"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from electra.errors import UserError
 from pipelines.sources.streams import Skipped, byte_order_mark
 from pipelines.text.cleaning import Document, Rejected
-from tests.pipelines.sources.bad_input import BAD_LINES, COMPRESS, flip, parquet, read, texts
+from tests.support.bad_input import BAD_LINES, COMPRESS, flip, parquet, read, texts
 
 # parts of what is delivered
 RECORDS = b"""WARC/1.0\nWARC-Type: response\nContent-Length: 9\nHTTP/1.1 200 OK

@@ -12,7 +12,7 @@ from pipelines.sources import CustomTask, CustomTasks, custom_tasks
 from pipelines.sources.streams import Skipped
 from pipelines.stages.tasks import gather
 from pipelines.text.cleaning import Rejected
-from tests.pipelines.sources.bad_input import parquet
+from tests.support.bad_input import parquet
 
 FILES = {"train": "t.tsv", "dev": "d.tsv"}
 

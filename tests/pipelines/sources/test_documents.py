@@ -12,7 +12,7 @@ import pytest
 from electra.errors import BadInput
 from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, documents, hub
 from pipelines.text.cleaning import Document
-from tests.pipelines.sources.bad_input import parquet, read, texts
+from tests.support.bad_input import parquet, read, texts
 
 TEXTS = [f"Text {i} ünï\nof {i * 7919 % 13} words.\n\tTab {'x' * (i % 50)}" for i in range(300)]
 JSONL = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\r\n" for text in TEXTS)

@@ -4,8 +4,8 @@ import gzip
 
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document
-from tests.pipelines.sources.bad_input import read, rejections
-from tests.pipelines.sources.delivered import STORY, doc
+from tests.support.bad_input import read, rejections
+from tests.support.delivered import STORY, doc
 
 OTHER = "<DATELINE>\n<TEXT>\nlines\n<DATELINE>x</DATELINE>\nwithout paragraphs\n</TEXT>"
 

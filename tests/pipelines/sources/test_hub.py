@@ -25,9 +25,9 @@ from pipelines.sources import HubCorpus, HubDataset, HubTasks, hub
 from pipelines.sources.documents import WorkUnit
 from pipelines.stages.inputs import check_source
 from pipelines.text.cleaning import Document
-from tests.conftest import ROOT, run
-from tests.pipelines.sources.bad_input import parquet
-from tests.pipelines.sources.hub_server import COMMIT, Hub
+from tests.support.bad_input import parquet
+from tests.support.hub_server import COMMIT, Hub
+from tests.support.project import ROOT, run
 
 README = "---\nconfigs:\n- config_name: en\n  data_files:\n  - split: train\n    path: data/train-*\n---\n"
 PARTS = [f"data/train-0000{i}-of-00003.parquet" for i in range(3)]

@@ -17,7 +17,7 @@ from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files, make_patterns
 from pipelines.sources.streams import COMPRESSIONS, FileRange
 from pipelines.text.cleaning import Document, Rejected
-from tests.pipelines.sources.bad_input import (
+from tests.support.bad_input import (
     BAD_LINES,
     COMPRESS,
     flip,

@@ -8,7 +8,7 @@ from electra.errors import BadInput
 from pipelines.sources.glue import find_official
 from pipelines.sources.squad import hub_rows, read_questions
 from pipelines.text.cleaning import Rejected
-from tests.pipelines.sources.bad_input import parquet
+from tests.support.bad_input import parquet
 
 CONTEXT = "Super Bowl 50 was played in Santa Clara."
 ANSWER = {"text": "Santa Clara", "answer_start": 28}

@@ -9,7 +9,7 @@ from electra.errors import BadInput
 from pipelines import preflight
 from pipelines.sources import hub
 from pipelines.sources.streams import COMPRESSIONS, read_stream
-from tests.pipelines.sources.bad_input import COMPRESS, read
+from tests.support.bad_input import COMPRESS, read
 
 TEXT = "Ünï one\r\ntwo 漢字 𝄞\n\nthree " + "word " * 3000
 ENCODINGS = ("utf-16", "utf-16-be", "utf-32", "utf-32-be")

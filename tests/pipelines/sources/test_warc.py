@@ -11,8 +11,8 @@ from electra.errors import BadInput
 from pipelines.sources import warc
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document
-from tests.pipelines.sources.bad_input import read, rejections, texts
-from tests.pipelines.sources.delivered import answer, html, record
+from tests.support.bad_input import read, rejections, texts
+from tests.support.delivered import answer, html, record
 
 JAPANESE = "これは日本語のページです。東京の天気は晴れです。" * 5
 GERMAN = "Früh übt sich, wer ein Meister werden will. Größe und Übermut gehören dazu."

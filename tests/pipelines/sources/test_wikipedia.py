@@ -12,8 +12,8 @@ from electra.errors import BadInput
 from pipelines.sources import CorpusConfig, LocalCorpus, documents, streams
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document
-from tests.pipelines.sources import bad_input
-from tests.pipelines.sources.delivered import WIKI_END, WIKI_HEADER, multistream, wiki_page
+from tests.support import bad_input
+from tests.support.delivered import WIKI_END, WIKI_HEADER, multistream, wiki_page
 
 
 def read(path, *pages):

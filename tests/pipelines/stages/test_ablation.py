@@ -23,8 +23,8 @@ from pipelines.config.params import load
 from pipelines.stages import PRETRAINING, ablation, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
 from pipelines.versioning.code import code_digest
-from tests.conftest import SMOKE, copy_text
-from tests.electra.helpers import TWO_STAGES, config
+from tests.support.pretraining import TWO_STAGES, config
+from tests.support.project import SMOKE, copy_text
 
 ABLATIONS = """
 ablations:

@@ -12,7 +12,7 @@ from electra.pretraining.phases import Phase
 from electra.pretraining.trainer import RunOptions, StepDone, pretrain
 from pipelines.stages import announce as module
 from pipelines.stages.announce import SETTLED, announce, describe
-from tests.electra.helpers import config, data
+from tests.support.pretraining import config, data
 
 GPU = torch.device("cuda", 0)
 ONE = World(0, 1, GPU)

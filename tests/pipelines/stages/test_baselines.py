@@ -17,7 +17,7 @@ from electra.nn.encoder import Encoder
 from electra.nn.huggingface import load_networks
 from electra.pretraining.networks import Discriminator
 from pipelines.stages import baselines
-from tests.electra.made_up_models import write_pretrained
+from tests.support.models import write_pretrained
 
 WORDS = ["red", "bread", "meal", "cat", "dog", "chef", "ate", "cooked"]
 

@@ -21,7 +21,7 @@ from pipelines.config.params import PublishedConfig, load
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
 from pipelines.stages import cards
 from pipelines.text.cleaning import CleaningConfig
-from tests.pipelines.stages.conftest import change, write_small
+from tests.support.small_project import change, write_small
 
 TASKS = Path("build/glue/small")
 COLA = TASKS / "cola/pretrained-seed1/README.md"

@@ -10,47 +10,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from electra.config import build
 from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
 from electra.files import read_json, read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig
 from pipelines.sources.documents import WorkUnit
 from pipelines.stages import corpus
-from pipelines.stages.corpus import gather
 from pipelines.text import duplicates
 from pipelines.tracking import Tracker
-from tests.conftest import files_of, largest_file
-from tests.pipelines.sources.delivered import write_delivered
-from tests.pipelines.stages.conftest import run_apart
+from tests.support.corpus_stage import config, documents, run, write
+from tests.support.delivered import write_delivered
+from tests.support.project import files_of, largest_file
 
 
 @pytest.fixture(autouse=True)
 def every_file_a_unit(monkeypatch):
     monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 0)
-
-
-def documents(folder):
-    return [row for file in sorted(folder.glob("documents-*.jsonl")) for row in read_jsonl(file)]
-
-
-def write(folder, files=5, rows=40):
-    for number in range(files):
-        texts = [
-            {"id": f"{number}-{i}", "text": f"Text {i} of {number}.\nA line é."}
-            for i in range(rows)
-        ]
-        write_jsonl(folder / f"{number}.jsonl", texts)
-
-
-def config(tmp_path, **settings):
-    text = {"kind": "local", "files": [f"{tmp_path}/text/*"]}
-    return build(CorpusConfig, {"sources": [text], **settings}, "corpora.x")
-
-
-def run(tmp_path, settings, name="out"):
-    return run_apart(tmp_path, name, "build/corpus/x", lambda: gather(settings, "x"))
 
 
 def test_documents_in_order_and_numbers_that_add_up(tmp_path):

@@ -14,7 +14,7 @@ from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages import tokens
 from pipelines.stages.pretrain import ModelRows
-from tests.conftest import SMOKE, copy_text, each_with_some, harm
+from tests.support.project import SMOKE, copy_text, each_with_some, harm
 
 TOKENIZER = ["tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json"]
 MODEL = ["config.json", "model.safetensors", *TOKENIZER]

@@ -16,8 +16,8 @@ from pipelines.sources import documents
 from pipelines.stages import corpus, dask_cluster, work_units
 from pipelines.stages.work_units import UnitKey
 from pipelines.versioning.code import code_digest
-from tests.conftest import ROOT, environment, files_of, until
-from tests.pipelines.stages import test_corpus, test_tokens
+from tests.support import corpus_stage, tokens_stage
+from tests.support.project import ROOT, environment, files_of, until
 
 read_unit = corpus.read_unit
 DEAD = "a worker has died"
@@ -85,12 +85,12 @@ def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
         here = tmp_path / folder
         here.mkdir()
         monkeypatch.chdir(here)
-        test_corpus.write(here / "text")
+        corpus_stage.write(here / "text")
         if folder == "cluster":
             monkeypatch.setenv(dask_cluster.VARIABLE, start(processes, tmp_path))
             monkeypatch.setattr(corpus, "read_unit", read_or_die)
-        test_corpus.run(here, test_corpus.config(here))
-        test_tokens.run(here, here / "out", "rows")
+        corpus_stage.run(here, corpus_stage.config(here))
+        tokens_stage.run(here, here / "out", "rows")
         made.append([files_of(here / name) for name in ("out", "rows")])
     assert made[0] == made[1] and all(len(files) > 2 for files in made[0])
     said = capsys.readouterr().err

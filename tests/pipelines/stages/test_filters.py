@@ -18,9 +18,9 @@ from pipelines.stages import corpus
 from pipelines.stages.corpus import SIZE, gather
 from pipelines.text import duplicates
 from pipelines.text.cleaning import CleaningConfig
-from tests.conftest import files_of
-from tests.pipelines.stages.conftest import run_apart
-from tests.pipelines.stages.test_corpus import documents as read_documents
+from tests.support.corpus_stage import documents as read_documents
+from tests.support.project import files_of
+from tests.support.small_project import run_apart
 
 SYLLABLES = (
     ("ba", "do", "ki", "mu", "re"),

@@ -18,8 +18,8 @@ from pipelines.finetuning_runs import plan, summary
 from pipelines.finetuning_runs.job import train_and_evaluate
 from pipelines.stages import STAGES, baselines, glue, published, squad, tasks
 from pipelines.tracking import Tracker
-from tests.conftest import files_of
-from tests.pipelines.stages.conftest import ROWS, change
+from tests.support.project import files_of
+from tests.support.small_project import ROWS, change
 
 OUT = Path("build/glue/small")
 

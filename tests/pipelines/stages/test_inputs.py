@@ -15,7 +15,7 @@ from pipelines.config.params import load
 from pipelines.sources.glue import LAYOUTS
 from pipelines.stages import STAGES, corpus, inputs, tasks
 from pipelines.tracking import Tracker
-from tests.conftest import SMOKE, edit
+from tests.support.project import SMOKE, edit
 
 MOOD = "smoke: {kind: custom, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}"
 VOCAB = "tokenizers:\n  other: {kind: vocab, file: build/tokens/other/vocab.txt}\n"

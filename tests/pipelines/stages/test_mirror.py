@@ -18,8 +18,8 @@ from electra.storage import checkpoint
 from electra.storage.run_dir import archive
 from pipelines.stages import mirror
 from pipelines.stages.mirror import mirrored
-from tests.conftest import SMOKE, copy_project, environment, files_of, progress, until
-from tests.s3_server import forget
+from tests.support.project import SMOKE, copy_project, environment, files_of, progress, until
+from tests.support.s3_server import forget
 
 PRINT = {"config": {"steps": 9}}
 URL = "s3://team/electra"

@@ -11,8 +11,8 @@ import transformers
 
 import electra
 from pipelines.cli import main
-from tests.conftest import SMOKE, copy_project
-from tests.electra.byte_level import write_byte_level
+from tests.support.byte_level import write_byte_level
+from tests.support.project import SMOKE, copy_project
 
 TEXT = "The ship didn't sail; it's in the harbour."
 SIZES = {

@@ -7,7 +7,7 @@ import torch
 
 from electra.errors import OutOfMemory
 from pipelines.stages.out_of_memory import enough_memory
-from tests.electra.helpers import config
+from tests.support.pretraining import config
 
 CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
 

@@ -25,7 +25,7 @@ from electra.storage.run_dir import read_entry
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages.pretrain import ModelRows, run_folder, show_examples
-from tests.conftest import SMOKE, copy_project, files_of
+from tests.support.project import SMOKE, copy_project, files_of
 
 BUDGET = 4.0e8  # operations: a few steps
 FEW = "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3"

@@ -10,9 +10,9 @@ from electra.storage.manifest import write_manifest
 from pipelines.config.params import load
 from pipelines.stages import squad
 from pipelines.tracking import Tracker
-from tests.conftest import files_of
-from tests.electra.made_up_models import write_base
-from tests.pipelines.stages.conftest import PARAMS, ROWS, change
+from tests.support.models import write_base
+from tests.support.project import files_of
+from tests.support.small_project import PARAMS, ROWS, change
 
 WORDS = ["the", "cat", "dog", "bird", "is", "red", "blue", "green", ".", "?"]
 ANIMALS = [("cat", "red"), ("dog", "blue"), ("bird", "green")]

@@ -13,7 +13,7 @@ from electra.files import lock_folder
 from pipelines.config.params import load
 from pipelines.stages import LOCKS, STAGES, ancestors, data_label
 from pipelines.tracking import Tracker
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 GRAPH = grimp.build_graph("electra", "pipelines", exclude_type_checking_imports=True)
 CODE = {name: stage.code for name, stage in STAGES.items() if stage.code}

@@ -21,7 +21,7 @@ from pipelines.stages.summarize import (
     summarize,
 )
 from pipelines.tracking import NOTE
-from tests.conftest import ROOT, SMOKE, run
+from tests.support.project import ROOT, SMOKE, run
 
 WITHOUT_TORCH = """
 import sys

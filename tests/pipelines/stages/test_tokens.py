@@ -3,7 +3,6 @@ however run.
 """
 
 import dataclasses
-import shutil
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,23 +10,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from electra.config import build
 from electra.data import shards
 from electra.data import tokenizer as wordpiece
-from electra.data.packing import TokensConfig
 from electra.data.shards import Rows, RowWriter, shard_paths
 from electra.errors import BadInput
 from electra.files import read_json, read_jsonl, sha256_file, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
-from pipelines.stages.tokens import append_rows, choose_split, make_rows, source_copies
+from pipelines.stages.tokens import append_rows, choose_split, source_copies
 from pipelines.text.cleaning import CleaningConfig
 from pipelines.tracking import Tracker
-from tests.conftest import files_of
-from tests.pipelines.stages.conftest import run_apart
-
-WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
+from tests.support.project import files_of
+from tests.support.tokens_stage import WORDS, config, run, write_corpus
 
 SHARDS = (range(20), range(20, 40))
 TOKENIZER = wordpiece.train_wordpiece(WORDS, 200)
@@ -36,37 +31,6 @@ TOKENIZER = wordpiece.train_wordpiece(WORDS, 200)
 def params_of(settings):
     corpus = SimpleNamespace(cleaning=CleaningConfig())
     return SimpleNamespace(tokens={"x": settings}, corpora={"x": corpus})
-
-
-def write_corpus(folder, shards=4, documents=30, weights=None):
-    folder.mkdir(parents=True)
-    numbers = np.random.default_rng(0)
-    sources = len(weights or [None])
-    facts = []
-    for shard in range(shards):
-        rows = []
-        for i in range(documents):
-            lengths = [numbers.integers(1, 30) for _ in range(numbers.integers(1, 8))]
-            lines = [" ".join(numbers.choice(WORDS, length)) + "." for length in lengths]
-            rows.append({"id": f"{shard}-{i}", "text": "\n".join(lines)})
-        name = f"documents-{shard:05d}.jsonl"
-        write_jsonl(folder / name, rows)
-        facts.append({"file": name, "source": min(shard, sources - 1), "documents": documents})
-    write_manifest(folder, kind="corpus", name="x", shards=facts, weights=weights or [None])
-    return folder
-
-
-def config(**settings):
-    base = {"corpus": "x", "tokenizer": {"kind": "train", "vocab_size": 150}, "lengths": [32, 64]}
-    return build(TokensConfig, {**base, "valid_fraction": 0.1, **settings}, "tokens.x")
-
-
-def run(tmp_path, corpus, name="out", **settings):
-    def make():
-        shutil.copytree(corpus, "build/corpus/x", dirs_exist_ok=True)
-        return make_rows(config(**settings), "x")
-
-    return run_apart(tmp_path, name, "build/tokens/x", make)
 
 
 def test_rows_hold_the_corpus_and_nothing_else(tmp_path):

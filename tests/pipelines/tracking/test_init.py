@@ -15,7 +15,7 @@ from electra.stopping import Interrupted
 from pipelines import tracking
 from pipelines.tracking import Tracker, open_run, recorder
 from pipelines.tracking.event_log import EventLog
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 
 def test_without_tracking_everything_is_a_no_op(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 from pipelines import tracking
 from pipelines.tracking import lineage, uploader
-from tests.conftest import commit, copy_project, git, run
-from tests.pipelines.tracking.events import runs
+from tests.support.events import runs
+from tests.support.project import commit, copy_project, git, run
 
 
 @pytest.mark.slow

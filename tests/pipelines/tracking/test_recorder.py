@@ -9,7 +9,7 @@ from electra.errors import Busy
 from electra.files import lock_folder
 from pipelines import tracking
 from pipelines.tracking import NOTE, PARENT, recorder, uploader
-from tests.pipelines.tracking.events import (
+from tests.support.events import (
     CLOSE,
     append,
     losses,

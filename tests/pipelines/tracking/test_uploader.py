@@ -16,8 +16,7 @@ from electra.files import lock_folder
 from pipelines import tracking
 from pipelines.tracking import recorder, uploader
 from pipelines.tracking.event_log import EventLog
-from tests.conftest import ROOT, largest_file, run, until
-from tests.pipelines.tracking.events import (
+from tests.support.events import (
     CLOSE,
     append,
     losses,
@@ -27,6 +26,7 @@ from tests.pipelines.tracking.events import (
     runs,
     send,
 )
+from tests.support.project import ROOT, largest_file, run, until
 
 
 class Flaky:

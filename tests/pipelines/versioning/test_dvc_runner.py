@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.versioning import dvc_runner
 from pipelines.versioning.dvc_runner import Checkout, Outcome, StageFailed, child, end, text
-from tests.conftest import ROOT, environment, until
+from tests.support.project import ROOT, environment, until
 
 HERE = Checkout(ROOT)
 SLEEPER = "import time, sys; print('up', flush=True); time.sleep(60)"

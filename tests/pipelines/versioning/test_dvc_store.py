@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.versioning import dvc_store
 from pipelines.versioning.dvc_runner import Checkout, StageFailed, repro
-from tests.conftest import copy_project, environment, files_of
+from tests.support.project import copy_project, environment, files_of
 
 TARGET = "pipelines/dvc.yaml:corpus@smoke"
 

@@ -6,7 +6,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipelines.versioning.merge_lock import merge
-from tests.conftest import ROOT, commit, git, read_text
+from tests.support.project import ROOT, commit, git, read_text
 
 HEAD = "schema: '2.0'\nstages:\n"
 

@@ -16,7 +16,7 @@ from pipelines.config.settings_file import read
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import StageFailed
 from pipelines.versioning.workspace import Request
-from tests.conftest import commit, environment, git, git_project
+from tests.support.project import commit, environment, git, git_project
 
 STEPS = {"models.smoke.pretrain.steps": 10}
 SHORT = {"length": 16, "batch": 8, "learning_rate": 1e-3, "steps": 9, "warmup": 0}

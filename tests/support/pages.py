@@ -9,7 +9,7 @@ from dvc.utils.serialize import dumps_yaml
 from ruamel.yaml import YAML
 
 from electra.files import write_jsonl
-from tests.conftest import ROOT, SMOKE, commit
+from tests.support.project import ROOT, SMOKE, commit
 
 # Commands that run until they are stopped, and where they answer.
 SERVERS = {
@@ -102,6 +102,12 @@ def typed(page):
     for row in re.findall(r"^\|.*\|$", text, re.M):
         commands += re.findall(r"`((?:dvc|electra|prefect) [^`]+)`", row)
     return [command for command in commands if command and not command.startswith("#")]
+
+
+def blocks(page):
+    """Return the YAML blocks of a page, each some sections of params.yaml."""
+    texts = re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S)
+    return [YAML(typ="safe").load(block) for block in texts]
 
 
 def small_settings():

@@ -12,7 +12,7 @@ from electra.pretraining.dataloader import BatchLoader, slice_batch
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, CudaGraphs, Step
-from tests.electra.helpers import MODERN, SPECIAL, VOCAB, data
+from tests.support.pretraining import MODERN, SPECIAL, VOCAB, data
 
 CPU = torch.device("cpu")
 META = torch.device("meta")

@@ -10,7 +10,7 @@ from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import load
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 ARMS = {
     "electra": ("ELECTRA", 71.2),

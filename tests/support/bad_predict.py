@@ -14,7 +14,7 @@ import pyarrow.parquet
 from hypothesis import strategies as st
 
 from pipelines.cli import main
-from tests.electra.made_up_models import write_finetuned, write_pretrained
+from tests.support.models import write_finetuned, write_pretrained
 
 MODELS = ("cola", "rte", "stsb", "mood", "chunks", "squad2")
 COLUMNS = "a b sentence sentence1 sentence2 body number id tokens words question context".split()

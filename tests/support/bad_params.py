@@ -12,7 +12,7 @@ from electra.config import to_jsonable
 from electra.errors import UserError
 from pipelines.config.params import load
 from pipelines.config.settings_file import read
-from tests.conftest import ROOT
+from tests.support.project import ROOT
 
 # values that JSON does not have
 YAML_ALONE = r"""
