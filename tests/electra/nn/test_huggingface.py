@@ -114,6 +114,7 @@ def remove_options(folder):
     (folder / "tokenizer_config.json").unlink()
 
 
+INDEX = "model.safetensors.index.json"
 CLS = {"__type": "AddedToken", "content": "[CLS]"}
 OLD = {"layer_types": None, "rope_parameters": None, "global_attn_every_n_layers": 2}
 OLD |= {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0}
@@ -124,6 +125,7 @@ ACCEPTED = {
     "padded rows": {"vocab_size": len(PIECES) + 6},
     "added tokens": {"add": True},
     "shards": {"shard": "10KB"},
+    "one file and an old index": {"edit": lambda folder: write_json(folder / INDEX, {})},
     "vocab.txt alone": {"tokenizer": write_vocab, "edit": remove_options},
     "tokenizer.json alone": {"edit": remove_options},
     "classes": {"cls": "ElectraForSequenceClassification", "num_labels": 3},
@@ -239,7 +241,7 @@ def test_a_link_to_nothing_is_not_taken_for_an_absent_file(tmp_path):
 @pytest.mark.parametrize("weight_map", [5, {"a": "../other.safetensors"}])
 def test_shards_are_files_of_their_folder(weight_map, tmp_path):
     write_published(tmp_path, shard="10KB")
-    index = tmp_path / "model.safetensors.index.json"
+    index = tmp_path / INDEX
     write_json(index, {"weight_map": weight_map})
     with pytest.raises(BadInput, match="weight_map should name safetensors files of this folder"):
         load_encoder(tmp_path)

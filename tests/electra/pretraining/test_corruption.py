@@ -33,6 +33,7 @@ def rows(count=400, length=32):
 
 def masked(config, ids, lengths, step=0):
     noise = Noise.draw(torch_generator("cpu", 1, "noise", step), len(ids), len(ids[0]), config)
+    assert len({float(part[0, 0]) for part in noise}) == 4, "each decision has numbers of its own"
     return mask(ids, lengths, SPECIAL, config, noise, VOCAB)
 
 
@@ -80,6 +81,7 @@ def test_shares_of_mask_kept_and_random(changes, mask_share, random_share):
     is_random = ~is_mask & (written != targets)
     spread = 4 * (0.25 / len(written)) ** 0.5
     assert is_mask.float().mean() == pytest.approx(mask_share, abs=spread)
+    assert not random_share or len(written[is_random].unique()) > 0.8 * VOCAB
     assert is_random.float().mean() == pytest.approx(random_share * (1 - 2 / VOCAB), abs=spread)
 
 

@@ -111,9 +111,10 @@ def test_new_shows_what_a_task_scores_without_a_network(here, run_command):
     write_rows("train.jsonl", *[{"tokens": ["Ann", "ran"], "tags": ["B-PER", "O"]}] * 9)
     report = run_command(f"new names {TASK}")
     assert "without a network" not in report and "of electra-small" in report
-    write_rows("train.jsonl", *({"text": f"word{n % 9}", "score": n % 9 / 7} for n in range(99)))
+    write_rows("train.jsonl", *({"text": f"word{n % 9}", "score": n % 9 / 9} for n in range(99)))
     report = run_command(f"new marks {TASK}")
     assert re.search(r"spearman, 99 .*: bag of words \S+ \(\S+ to \S+\)", report)
+    assert load().tasks["marks"].tasks["marks"].scale == 1.0
     report = run_command("new lost --task data/train.jsonl data/lost.jsonl")
     assert "warning: no scores yet: data/lost.jsonl: " in report
 
@@ -130,6 +131,7 @@ def test_a_resampled_interval_is_of_95_percent():
 def test_new_knows_labelled_files_by_their_content(here, run_command, refuse):
     Path("data/a").write_text("-DOCSTART- -X- O O\n\nEU NNP I-ORG\nran VB O\n\n")
     assert "label = tags (tagging)" in run_command("new mine --task data/a data/a")
+    assert load().task_config("mine", "mine").pooling == "cls"
     Path("data/a.csv").write_text("text,label\nдень,да\n", encoding="cp1251")
     assert "a.csv:2: invalid UTF-8; no row can be read" in refuse(
         65, "new other --task data/a.csv data/a.csv"

@@ -83,8 +83,8 @@ def test_sentences_may_be_read_in_another_way_than_questions():
 
 
 def test_tasks_are_those_of_run_and_one_that_starts_from_another_comes_after_it():
-    start = {"run": ["rte", "mnli"], "tasks": {"rte": {"init_from_task": "mnli"}}}
-    assert recipe({}, start).selected() == ("mnli", "rte")
+    start = {"run": ["rte", "wnli", "mnli"], "tasks": {"rte": {"init_from_task": "mnli"}}}
+    assert recipe({}, start).selected() == ("wnli", "mnli", "rte")
     assert recipe({}, {"run": []}).selected() == ()
 
 

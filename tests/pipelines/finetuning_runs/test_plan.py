@@ -49,13 +49,15 @@ def equal_weights(one, other):
 
 
 def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
-    before = plan_jobs("mnli", new_layers=1)
+    before = plan_jobs("mnli", new_layers=1, dropout=0.3)
     after, _ = plan_jobs("rte", new_layers=1, init_from_task="mnli", source_jobs=before)
     metrics = run(before[0])["metrics"]
     assert set(metrics) == {"accuracy", "accuracy_mismatched"}
     assert equal_weights(load_encoder(before[0].folder / MODEL), build_encoder(after))
     run(after)
     pretrained, scratch = map(build_encoder, before)
+    for config in (pretrained.config, scratch.config):
+        assert config.dropout == config.attention_dropout == 0.3
     assert equal_weights(load_encoder(model).layers, pretrained.layers[:2])
     # both begin with the same fresh layer
     assert equal_weights(pretrained.layers[2:], scratch.layers[2:])

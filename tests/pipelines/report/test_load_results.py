@@ -106,6 +106,9 @@ def test_a_mean_has_a_short_name_and_baselines_that_all_of_its_tasks_have():
 def test_a_subset_is_measured_against_the_full_set():
     made_up_results.write()
     (model,) = load_results.load(TINY).models
+    tasks = TINY.tasks | {"sample_world": TINY.tasks["hub"]}
+    (theirs,) = load_results.load(replace(TINY, tasks=tasks)).models
+    assert theirs.data == "GLUE and SQuAD, hub subsets"
     local = replace(model, kind="local", data="GLUE")
     full = "3,000 train, 8,551 in the full set, 500 dev"
     for kind, rows in ((model, "3,000 train, 500 dev"), (local, full)):

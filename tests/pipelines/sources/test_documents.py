@@ -56,6 +56,7 @@ def test_parts_of_a_hub_are_units_of_the_commit_that_its_revision_names(tmp_path
 def test_ranges_hold_the_same_documents(tmp_path, name, content, settings):
     path = tmp_path / name
     path.write_text(content, newline="")
+    units_of(tmp_path, path)  # whose notes are of other settings
     units = units_of(tmp_path, path, **settings)
     assert len(units) > 8 and sum(unit.pieces[0].size for unit in units) == path.stat().st_size
     items = items_of(units)

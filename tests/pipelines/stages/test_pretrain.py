@@ -19,7 +19,7 @@ import electra
 from electra.data import tokenizer
 from electra.files import read_json, sha256_file, write_json
 from electra.pretraining.compiling import compile_parts
-from electra.pretraining.flops import training_flops
+from electra.pretraining.flops import encoder_flops, training_flops
 from electra.pretraining.model import Pretraining
 from electra.storage.run_dir import read_entry
 from pipelines.cli import main
@@ -86,6 +86,8 @@ def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(t
     rows = read_json(Path("build/models/smoke/examples.json"))
     assert any(any(row["replaced"]) for row in rows)
     for row in rows:
+        pairs = zip(row["tokens"], row["original"], strict=True)
+        assert [given != written for given, written in pairs] == row["replaced"]
         places = [proposal["place"] for proposal in row["proposals"]]
         assert places == sorted(set(places)) and places[-1] < len(row["tokens"])
         assert {place for place, replaced in enumerate(row["replaced"]) if replaced} <= {*places}
@@ -196,9 +198,13 @@ def test_run_of_two_lengths_says_so_wherever_it_is_read(project, monkeypatch):
         "steps": 10,
         "padding": round(1 - long.tokens / len(long) / 16, 4),
         "flops": training_flops(config, rows.tokenizer.vocab_size),
+        "flops_matmul_convention": training_flops(config, rows.tokenizer.vocab_size, "matmul"),
+        "inference_flops": encoder_flops(config.encoder, 16, rows.tokenizer.vocab_size, "authors"),
     }
     assert facts | expected == facts
-    assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
+    encoder = Path("build/models/smoke/encoder")
+    assert read_json(encoder / "config.json")["trained_positions"] == 16
+    assert read_json(encoder / "tokenizer_config.json")["model_max_length"] == 16
     owner = rows.fingerprint(config)
     assert owner["phases"] == {"12": short.digest} and owner["train"] == long.digest
 

@@ -4,6 +4,7 @@ import os
 import shutil
 
 import pytest
+from mlflow import MlflowClient
 
 from electra.errors import Busy
 from electra.files import lock_folder
@@ -239,6 +240,10 @@ def test_a_store_that_was_copied_writes_beside_itself(tmp_path):
     for moved in (client.get_run(old.info.run_id), client.create_run(experiment)):
         assert moved.info.artifact_uri.startswith(f"file://{tmp_path}/new/mlruns/"), moved.info
     assert [file.path for file in client.list_artifacts(old.info.run_id)] == ["figure.txt"]
+    theirs = f"sqlite:///{tmp_path}/theirs.db"
+    MlflowClient(theirs).create_experiment(recorder.EXPERIMENT, "s3://bucket/mlruns")
+    client, experiment = recorder.client(theirs)
+    assert client.get_experiment(experiment).artifact_location == "s3://bucket/mlruns"
     shutil.rmtree(tmp_path / "new")
     client, _ = recorder.client(f"sqlite:///{tmp_path}/old/mlflow.db")
     assert client.get_run(old.info.run_id).info.artifact_uri.startswith(
