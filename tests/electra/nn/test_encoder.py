@@ -64,7 +64,9 @@ def test_dropout_takes_embeddings_probabilities_and_what_each_part_adds(kind):
     for part in encoder.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 1.0
-    assert not encoder.embeddings(torch.zeros(2, 12, dtype=int), torch.zeros(2, 12, dtype=int)).any()
+    assert not encoder.embeddings(
+        torch.zeros(2, 12, dtype=int), torch.zeros(2, 12, dtype=int)
+    ).any()
     nothing_added = hidden
     if kind is BertConfig:
         nothing_added = layer.ffn_norm(layer.attention_norm(hidden))

@@ -36,7 +36,7 @@ def reference(tmp_path_factory):
     """(The folder of a run that nothing disturbed, the seconds that it took)."""
     run = tmp_path_factory.mktemp("reference")
     started = time.monotonic()
-    train(run)
+    assert not train(run).model.training, "for those who go on to use it"
     return run, time.monotonic() - started
 
 

@@ -101,6 +101,7 @@ def test_what_cannot_be_read_is_refused(path, sentence):
             "recipes.smoke",
             "rows of 512 tokens for squad; the encoder takes at most 300",
         ),
+        ("embedding: 16}", "embedding: 16, dropout: 1}", "encoders.smoke.dropout", "less than 1"),
         ("models: [smoke]", "models: [smoke, smoke]", "run.models", "each entry once"),
         ("  absent: {sources", "  ../up: {sources", "corpora.../up: ", "letters, digits"),
         ("tracking: none", "tracking: !!python/name:os.system", "params.yaml", "constructor"),

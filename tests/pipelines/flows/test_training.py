@@ -44,6 +44,7 @@ def test_an_ablation_that_fails_stops_no_other_but_the_flow(alone):
     for failing, ran in (("ablation@a", ORDER[:-1]), ("squad@smoke", ORDER[:6])):
         alone.calls.clear()
         alone.failures = {failing: [StageFailed("x: no arm", 65)]}
+        alone.failures.setdefault("ablation@b", [StageFailed("x: nor here", 65)])
         with pytest.raises(StageFailed, match="no arm"):
             training.workflow.fn("smoke")
         assert alone.calls == ran, "no report of what is not complete"

@@ -78,7 +78,9 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
     assert cells["chance"] == "33.3"
     assert second.startswith("accuracy, mismatched | ") and second.endswith(" | – | – | – | –")
     facts = {"metric": "f1", "pretrained": {"seeds": [1], "all": {"f1": [60.0], "exact": [50.0]}}}
-    compared = cards.compare_runs({**facts, "baselines": {"never_answering": 33.0}}, "pretrained", 1)
+    compared = cards.compare_runs(
+        {**facts, "baselines": {"never_answering": 33.0}}, "pretrained", 1
+    )
     assert [cells for *_, cells in compared] == [{"never answering": 33.0}] * 2
     load_model(open_folder(COLA.parent))  # the folder is whole with its new card
     written = COLA.read_bytes()

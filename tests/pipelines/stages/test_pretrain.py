@@ -17,15 +17,18 @@ from huggingface_hub import ModelCard
 
 import electra
 from electra.data import tokenizer
+from electra.errors import CorruptFile
 from electra.files import read_json, sha256_file, write_json
 from electra.pretraining.compiling import compile_parts
 from electra.pretraining.flops import encoder_flops, training_flops
 from electra.pretraining.model import Pretraining
+from electra.storage.manifest import read_manifest
 from electra.storage.run_dir import read_entry
 from pipelines.cli import main
 from pipelines.config.params import load
+from pipelines.sources import SampleCorpus
 from pipelines.stages.pretrain import ModelRows, run_folder, show_examples
-from tests.support.project import SMOKE, copy_project, files_of
+from tests.support.project import SMOKE, copy_project, files_of, harm
 
 BUDGET = 4.0e8  # operations: a few steps
 FEW = "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3"
@@ -68,6 +71,10 @@ def test_examples_compile_nothing_for_their_few_rows(trained, monkeypatch):
     train = "pipelines.stages.pretrain.pretrain"
     given = []
     monkeypatch.setattr(train, lambda config, data, *_, **options: given.append(data))
+    both = (SampleCorpus(kind="sample"), *params.corpora["smoke"].sources)
+    corpora = params.corpora | {"smoke": replace(params.corpora["smoke"], sources=both)}
+    mixed = ModelRows(replace(params, corpora=corpora), "smoke", config)
+    assert mixed.label == "sample world + smoke"
     unigram = replace(config, generator=replace(config.generator, kind="unigram"))
     rows.train(unigram, Path(), "smoke")
     (data,) = given
@@ -129,10 +136,12 @@ def test_transformers_loads_each_folder_whole(trained, part, kind, use, tag):
         assert said in card
     data = vars(ModelCard(card).data)
     assert bool(data["eval_results"]) == (part != "encoder") and data.get("pipeline_tag") == tag
-    chances = re.findall(r"\| accuracy on .* \| ([\d.]+) \|\n", card)
-    chance = {"discriminator": [facts["disc_majority"]], "generator": [1 / ours.vocab_size]}
+    chances = re.findall(r"^\| .* \| [\d.]+ \| ([\d.]+) \|$", card, re.M)
+    chance = {"discriminator": [0.5, facts["replaced_rate"], facts["disc_majority"]]}
+    chance["generator"] = [1 / ours.vocab_size]
     assert chances == [f"{100 * share:.1f}" for share in chance.get(part, [])]
     assert electra.load(folder).kind == part
+    assert read_manifest(folder.parent)["weakness"] == facts["weakness"]
 
 
 def folder(name):
@@ -225,9 +234,9 @@ def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained):
         assert hashes == {name: sha256_file(Path("start", part, name)) for name in names}
 
 
-def test_weights_that_do_not_fit_are_one_sentence(trained, capsys):
-    def refuse():
-        assert main(["pretrain", "more"]) == 65
+def test_weights_that_do_not_fit_are_one_sentence(trained, capsys, monkeypatch):
+    def refuse(code=65):
+        assert main(["pretrain", "more"]) == code
         return capsys.readouterr().err
 
     file = Path("start/discriminator/tokenizer.json")
@@ -251,6 +260,17 @@ def test_weights_that_do_not_fit_are_one_sentence(trained, capsys):
     Path("start/discriminator").rename("away")
     assert "start/discriminator: there is no such folder" in refuse()
     Path("away").rename("start/discriminator")
+
+    def change_afterwards(*words, take=ModelRows.fingerprint):
+        taken = take(*words)
+        harm(weights, "flipped")
+        return taken
+
+    weights = Path("start/generator/model.safetensors")
+    unchanged = weights.read_bytes()
+    monkeypatch.setattr(ModelRows, "fingerprint", change_afterwards)
+    assert "when the run began. Start the run again" in refuse(CorruptFile.exit_code)
+    weights.write_bytes(unchanged)
 
 
 def test_settings_have_runs_of_their_own_and_find_them_again(trained, capsys):
