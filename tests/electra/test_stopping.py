@@ -53,6 +53,15 @@ def test_a_request_that_nobody_heeded_is_handed_on():
         raise ValueError("own")  # whoever leaves with an error has been told
 
 
+def test_a_signal_that_the_caller_ignores_stays_ignored():
+    """As SIGHUP under nohup."""
+    code = "import os, signal; from electra.stopping import exit_on_signals, restore_signals\n"
+    code += "signal.signal(signal.SIGHUP, signal.SIG_IGN); exit_on_signals()\n"
+    code += "os.kill(os.getpid(), signal.SIGHUP); restore_signals()\n"
+    code += "print(signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGUSR1))"
+    assert run(ROOT, "-c", code).stdout == "1 0\n"
+
+
 def test_outside_of_the_main_thread_nothing_changes():
     def work():
         with interruptible(), StopRequest() as stop:

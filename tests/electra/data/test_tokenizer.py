@@ -14,6 +14,7 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 
 from electra.data import word_cache
 from electra.data.tokenizer import (
@@ -242,6 +243,8 @@ def test_missing_and_broken_files_are_refused(tmp_path):
     ({"unk_token": "<unk>"}, "unk_token is '<unk>'"),
     ({"vocab": dict(zip(SPECIALS, [0, 1, 2, 3, 2**31], strict=True))}, "ids with gaps instead of 0 to 4"),
     ({"post_processor": None}, r"its post_processor puts no \[CLS\] before a text"),
+    ({"post_processor": json.loads(TemplateProcessing("[CLS] $A", special_tokens=[("[CLS]", 2)]).__getstate__())},
+     r"and no \[SEP\] behind it"),
 ])  # fmt: skip
 def test_other_rules_of_a_published_json_are_refused(tmp_path, changes, sentence):
     rules = json.loads(from_pieces([*SPECIALS, "a"]).rules.to_str())

@@ -101,6 +101,8 @@ def test_a_mean_has_a_short_name_and_baselines_that_all_of_its_tasks_have():
     average = load_results.measure_average(glue, load_results.measure_tasks(glue))
     assert average and average.title == "mean over 9 tasks"
     assert average.baselines == {"the best of each": pytest.approx(44.25)}
+    glue["average"]["tasks"] = ["rte"]
+    assert load_results.measure_average(glue, load_results.measure_tasks(glue)) is None
 
 
 def test_a_subset_is_measured_against_the_full_set():
@@ -118,6 +120,7 @@ def test_a_subset_is_measured_against_the_full_set():
         assert tables.tabulate_tasks(replace(model, average=average)).strong == strong
     alone = replace(model, average=None, tasks=model.tasks[:1])
     assert alone.main == alone.tasks[0] != model.main == model.average
+    assert replace(model, average=None, tasks=()).main == model.squad[0]
     assert tables.caution([model]) == [NOTES["not_comparable"]]
     assert tables.caution([local]) == [NOTES["other_scale"]]
     for count, text in ((4_400_000, "4.4M"), (14_000_000, "14M")):

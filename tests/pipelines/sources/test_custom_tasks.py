@@ -70,7 +70,10 @@ def test_a_dialect_is_recognised(tmp_path, name, content, texts):
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.parquet"])
 def test_pairs_and_numbers_of_rows(tmp_path, name):
-    records = [{"text": "a b", "other": "c", "stars": 1}, {"text": "d", "other": "e", "stars": 0}]
+    records = [
+        {"text": " a b\n", "other": "c", "stars": 1},
+        {"text": "d", "other": "e", "stars": 0},
+    ]
     rows = read(tmp_path / name, records, task(b="other", labels=["0", "1"]))
     assert [tuple(row.values()) for row in rows] == [("0", "a b", "c", "1"), ("1", "d", "e", "0")]
 

@@ -190,6 +190,7 @@ def test_an_arm_is_recorded_with_the_settings_that_it_ran_with(params, monkeypat
     events = []
     tracker = tracking.Tracker(SimpleNamespace(send=events.append))
     ablation.run("objectives", params, tracker)
+    assert (events[0]["what"], events[0]["name"]) == ("dataset", "tokens/smoke")
     opened = {event["run"]: event["params"] for event in events if event["what"] == "open"}
     arms = read_json(Path("build/ablation/objectives/results.json"))["arms"]
     faults = ["cola, seed 1: one answer", "cola, seed 2: one answer"]

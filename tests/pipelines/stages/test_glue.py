@@ -55,6 +55,8 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small, monkeypatch):
     assert mnli["pretrained"]["scores"][0] == 100 * hits / 20
     opened = {event["run"]: event["params"] for event in events if event["what"] == "open"}
     assert sorted(opened) == ["cola", "mnli", "mrpc", "stsb"], "each task is one child run"
+    read = {event["name"] for event in events if event["what"] == "dataset"}
+    assert read == {f"tasks/{name}" for name in opened}
     settings = opened["mnli"]
     assert settings["scratch.layer_decay"] == "1.0" != settings["pretrained.layer_decay"]
     shown = glue.settings("small", load())

@@ -8,6 +8,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,10 @@ from electra.storage.run_dir import read_entry
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.sources import SampleCorpus
+from pipelines.stages import corpus, tokens
+from pipelines.stages import pretrain as pretraining
 from pipelines.stages.pretrain import ModelRows, run_folder, show_examples
+from pipelines.tracking import Tracker
 from tests.support.project import SMOKE, copy_project, files_of, harm
 
 BUDGET = 4.0e8  # operations: a few steps
@@ -87,6 +91,10 @@ def test_examples_compile_nothing_for_their_few_rows(trained, monkeypatch):
     model = Pretraining(config, ids.vocab_size, special).eval()
     compile_parts(model, backend=lambda graph, inputs: compiled.append(graph) or graph.forward)
     assert show_examples(model, config, rows) and not compiled
+    for name, shown in (("electra_15", True), ("replace_mlm", False)):
+        other = replace(config, objective=replace(config.objective, name=name))
+        model = Pretraining(other, ids.vocab_size, special).eval()
+        assert bool(show_examples(model, other, rows)) == shown
 
 
 def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(trained):
@@ -314,3 +322,18 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
         pretrain(LONGER)
         assert results("smoke")["continued"] == [change]
     Path("params.yaml").write_text(PARAMS)
+
+
+def test_stages_tell_mlflow_which_data_they_made_or_read(trained):
+    events = []
+    tracker = Tracker(SimpleNamespace(send=events.append))
+    for stage in (corpus, tokens, pretraining):
+        stage.run("smoke", load(), tracker)
+    made = [
+        sha256_file(Path("build", kind, "smoke/MANIFEST.json")) for kind in ("corpus", "tokens")
+    ]
+    assert [tuple(event.values())[1:] for event in events if event["what"] == "dataset"] == [
+        ("corpus/smoke", made[0], "corpus"),
+        ("tokens/smoke", made[1], "tokens"),
+        ("tokens/smoke", results("smoke")["rows_sha256"], "pretrain"),
+    ]

@@ -163,6 +163,14 @@ def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(store, flaky, tm
     assert sent(store) == list(range(15)) and status(store) == "FINISHED" and not folder.exists()
 
 
+def test_another_store_gets_everything_and_none_of_the_ids_of_the_first(store, tmp_path):
+    log = append(tmp_path / "x", opening(), *losses(range(3)))
+    half_sent = {"uri": "sqlite:///first.db", "offset": log.read(0, 3)[1], "runs": {"": "0" * 32}}
+    log.save(log.state() | half_sent)
+    assert uploader.sync(tmp_path) == []
+    assert sent(store) == [0, 1, 2] and status(store) == "KILLED"
+
+
 def test_a_log_is_sent_by_one_process_at_a_time(tmp_path, capsys):
     log = append(tmp_path / "x", opening())
     with lock_folder(log.folder):
