@@ -131,6 +131,15 @@ def test_a_signal_saves_and_says_run_again(tmp_path, expected, number, when):
     assert state(tmp_path) == expected
 
 
+def test_a_run_goes_on_at_the_beginning_of_its_second_stage(tmp_path):
+    settings = config(**TWO_STAGES, pretrain__save_every=10)
+    train(tmp_path, settings)
+    expected = state(tmp_path)
+    shutil.rmtree(tmp_path / "step-20")
+    train(tmp_path, settings)
+    assert state(tmp_path) == expected
+
+
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     with lock_folder(tmp_path), pytest.raises(Busy, match=str(os.getpid())):
         train(tmp_path)

@@ -322,7 +322,8 @@ def test_new_suits_settings_to_text_machine_and_network(here, run_command):
     options = {"default": "", "short": "--minutes 1", "wide": "--encoder base"}
     options["continued"] = "--minutes 1 --from pub"
     for name, more in options.items():
-        run_command(f"new {name} --text data/text.jsonl {TASK} {more}")
+        said = run_command(f"new {name} --text data/text.jsonl {TASK} {more}")
+        assert ("finds little before" in said) == (name in {"short", "wide"})
     params = load()
     default, short, wide, continued = (params.models[name].pretrain for name in options)
     assert (default.steps, short.steps, short.eval_every) == (12000, 580, 29)

@@ -82,7 +82,7 @@ def test_the_page_shows_records_failures_and_what_is_not_run():
     inputs = load_results.load(made)
     assert "ablation sizes, BERT, 128 wide: failed, seed 1: loss nan" in inputs.unrun
     assert "ablation other: Not yet: not run" in page and 'class="pill"' not in page
-    assert 'id="ablation-other"' not in page
+    assert 'id="ablation-other"' not in page and "4 arms of 2 seeds; " in page
     # its mean is over other tasks than a model's
     assert "(ours" not in Path("out/tables/paper-1.csv").read_text()
 

@@ -332,7 +332,8 @@ def test_stages_tell_mlflow_which_data_they_made_or_read(trained):
     made = [
         sha256_file(Path("build", kind, "smoke/MANIFEST.json")) for kind in ("corpus", "tokens")
     ]
-    assert [tuple(event.values())[1:] for event in events if event["what"] == "dataset"] == [
+    told = [event for event in events if event["what"] == "dataset"]
+    assert [(event["name"], event["digest"], event["context"]) for event in told] == [
         ("corpus/smoke", made[0], "corpus"),
         ("tokens/smoke", made[1], "tokens"),
         ("tokens/smoke", results("smoke")["rows_sha256"], "pretrain"),

@@ -41,6 +41,7 @@ def test_runs_are_nested_and_complete(store, tmp_path):
         artifact(tmp_path / "curve.csv"),
         tags({NOTE: "the headline"}),
         nested("cola", rate="0.1"),
+        nested("cola2"),
         metric(None, run="cola", **{"score, %": 0.5}),
         metric(None, auc=0.75),
         tags({"status": "ok"}, "cola"),
@@ -48,15 +49,15 @@ def test_runs_are_nested_and_complete(store, tmp_path):
         CLOSE,
     )
     by_name = runs(store)
-    assert set(by_name) == {"dvc repro", "pretrain@tiny", "cola"}
+    assert set(by_name) == {"dvc repro", "pretrain@tiny", "cola", "cola2"}
     stage = by_name["pretrain@tiny"]
     child = by_name["cola"]
     above = by_name["dvc repro"]
     assert stage.data.tags["mlflow.parentRunId"] == above.info.run_id
     assert child.data.tags["mlflow.parentRunId"] == stage.info.run_id
     assert {run.info.status for run in by_name.values()} == {"FINISHED"}
-    times = [(run.info.start_time, run.info.end_time) for run in (stage, child)]
-    assert times == [(1000, 9000), (2000, 5000)]
+    times = [(run.info.start_time, run.info.end_time) for run in (stage, child, by_name["cola2"])]
+    assert times == [(1000, 9000), (2000, 5000), (2000, 9000)]
     assert stage.data.params == {"a.b": "1"} and child.data.params == {"rate": "0.1"}
     assert points(store, stage, "loss") == [(1, 1.0), (2, 2.0)]
     assert child.data.metrics == {"score_ _": 0.5} and child.data.tags["status"] == "ok"
