@@ -57,8 +57,9 @@ WIKI_END = "</mediawiki>\n"
 
 
 def wiki_page(number, text, namespace=0, more="", model="wikitext"):
+    ns = f"    <ns>{namespace}</ns>\n" if namespace or number % 2 else ""  # old dumps have none
     return (
-        f"  <page>\n    <title>T{number}</title>\n    <ns>{namespace}</ns>\n    <id>{number}</id>\n{more}"
+        f"  <page>\n    <title>T{number}</title>\n{ns}    <id>{number}</id>\n{more}"
         f"    <revision>\n      <id>9{number}</id>\n      <model>{model}</model>\n"
         f'      <text bytes="1" xml:space="preserve">{escape(text)}</text>\n    </revision>\n  </page>\n'
     )

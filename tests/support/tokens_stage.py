@@ -37,9 +37,9 @@ def config(**settings):
     return build(TokensConfig, {**base, "valid_fraction": 0.1, **settings}, "tokens.x")
 
 
-def run(tmp_path, corpus, name="out", **settings):
+def run(tmp_path, corpus, name="out", form="NFC", **settings):
     def make():
         shutil.copytree(corpus, "build/corpus/x", dirs_exist_ok=True)
-        return make_rows(config(**settings), "x")
+        return make_rows(config(**settings), "x", form)
 
     return run_apart(tmp_path, name, "build/tokens/x", make)

@@ -17,7 +17,7 @@ from electra.errors import BadInput, CorruptFile
 from electra.files import read_json, write_json
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import parse_config
-from electra.nn.huggingface import load_encoder, load_networks, read_config
+from electra.nn.huggingface import load_encoder, load_networks, open_folder, read_config
 from electra.pretraining.networks import Discriminator, Generator
 from tests.support.byte_level import write_byte_level
 
@@ -167,6 +167,13 @@ def test_hidden_states_of_a_published_folder_are_those_of_transformers(name, tmp
         with torch.no_grad():
             expected = network(**encoded).last_hidden_state[0].mean(0)
         np.testing.assert_allclose(vector, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("trained, limit, expected", [(12, 8, 8), (8, 12, 8), (999, 998, 64)])
+def test_the_least_of_its_limits_is_how_far_a_model_reads(tmp_path, trained, limit, expected):
+    write_published(tmp_path, edit=change("config.json", trained_positions=trained))
+    change("tokenizer_config.json", model_max_length=limit)(tmp_path)
+    assert open_folder(tmp_path).trained_positions == expected
 
 
 CLASSES = {"cls": "ElectraForSequenceClassification", "num_labels": 3}

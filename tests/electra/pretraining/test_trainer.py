@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from electra.errors import BadInput, Busy, NonFinite, OutOfRoom, Stopped
-from electra.files import lock_folder
+from electra.files import lock_folder, read_json
 from electra.optim.adamw import clip_gradients
 from electra.pretraining import trainer
 from electra.pretraining.distributed import World
@@ -136,6 +136,7 @@ def test_a_run_goes_on_at_the_beginning_of_its_second_stage(tmp_path):
     train(tmp_path, settings)
     expected = state(tmp_path)
     shutil.rmtree(tmp_path / "step-20")
+    assert read_json(tmp_path / "step-10/progress.json")["stage"] == "discriminator"
     train(tmp_path, settings)
     assert state(tmp_path) == expected
 

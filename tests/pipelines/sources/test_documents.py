@@ -36,14 +36,15 @@ def items_of(units):
 
 
 def test_parts_of_a_hub_are_units_of_the_commit_that_its_revision_names(tmp_path, monkeypatch):
-    part = hub.HubFile(0, 1, "a.parquet")
+    parts = [hub.HubFile(number, 2, f"{number}.parquet") for number in range(2)]
     monkeypatch.setattr(hub, "resolve", lambda *_: "0123")
-    monkeypatch.setattr(hub, "parts", lambda *_: [part])
+    monkeypatch.setattr(hub, "parts", lambda *_: parts)
     source = HubCorpus(kind="hub", dataset="made/up", revision="main")
     config, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)
     resolved = replace(source, revision="0123")
     assert config.sources == (resolved,)
-    assert units == [documents.WorkUnit(0, resolved, part=part)]
+    assert units == [documents.WorkUnit(0, resolved, part=part) for part in parts]
+    assert units[0].state() != units[1].state()
 
 
 @pytest.mark.parametrize("name, content, settings", [

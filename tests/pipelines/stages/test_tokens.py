@@ -56,6 +56,12 @@ def test_rows_hold_the_corpus_and_nothing_else(tmp_path):
     assert metrics["tokenizer"] == tokenizer.identity
 
 
+def test_the_tokenizer_has_the_form_of_its_corpus(tmp_path):
+    run(tmp_path, write_corpus(tmp_path / "corpus"), form="NFKC")
+    ligature, letters = wordpiece.load(tmp_path / "out").encode_lines(["ﬁ", "fi"])
+    assert ligature == letters
+
+
 def test_what_is_lost_is_counted_and_said(tmp_path, monkeypatch, capsys):
     """Paragraphs longer than a row, cut or split into sentences; and letters that the alphabet has
     no room for.

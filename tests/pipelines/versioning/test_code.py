@@ -17,8 +17,8 @@ class Thing:
 
 def test_comments_docstrings_and_layout_are_no_code(tmp_path):
     def digest(text):
-        (tmp_path / "room").mkdir(exist_ok=True)
-        (tmp_path / "room" / "a.py").write_text(text)
+        (tmp_path / "room" / "in").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "room" / "in" / "a.py").write_text(text)
         code_digest.cache_clear()
         return code_digest(("room",), tmp_path)
 
@@ -47,4 +47,4 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
     digest(SOURCE)
     (tmp_path / "room" / "b.py").write_text("a = 1\n")
     code_digest.cache_clear()
-    assert code_digest(("room/a.py",), tmp_path) == first != code_digest(("room",), tmp_path)
+    assert code_digest(("room/in/a.py",), tmp_path) == first != code_digest(("room",), tmp_path)
