@@ -82,6 +82,11 @@ def test_the_drivers_version_is_read_from_either_of_its_forms(tmp_path, monkeypa
 
 
 def test_operations_are_deterministic_in_the_block_alone():
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with devices.deterministic_gpu(True):
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+    assert torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(False)
     with devices.deterministic_gpu(True):
         assert torch.are_deterministic_algorithms_enabled()
         assert "CUBLAS_WORKSPACE_CONFIG" in os.environ  # else products refuse to work

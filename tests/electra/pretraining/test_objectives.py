@@ -23,7 +23,7 @@ def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
     """
     logits = torch.zeros(2, 3, requires_grad=True)
     baseline = torch.tensor([0.5, -1.0], requires_grad=True)
-    rewards = torch.tensor([2.0, 0.1])
+    rewards = torch.tensor([2.0, 0.1], requires_grad=True)
     policy, regression = reinforce_losses(logits, torch.tensor([1, 1]), rewards, baseline)
     expected = [(2 - 0.474077) * math.log(3), (0.1 - 1.313262) * math.log(3)]
     assert policy.tolist() == pytest.approx(expected, rel=1e-5)
@@ -31,7 +31,8 @@ def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
     policy.sum().backward()
     # descent raises the first sample's logit and lowers the second's
     assert logits.grad[0, 1] < 0 < logits.grad[1, 1]
-    assert baseline.grad is None  # the policy does not move the baseline
+    # the policy moves neither the baseline nor the discriminator
+    assert baseline.grad is None and rewards.grad is None
 
 
 def model_and_batch(settings):

@@ -30,7 +30,7 @@ FEW = "{tasks: [cola], seeds: 2, points: [0.5], finetune: {defaults: {length: 16
 ARMS = "{same: {}, other: {objective.name: mlm}}"
 ADDED = {
     "tasks:\n": "  own: {kind: custom, tasks: {mood: {train: t.jsonl, dev: t.jsonl, labels: [0, 1]}}}\n",
-    "recipes:\n": "  own: {defaults: {length: 16, epochs: 2, seeds: [1, 2, 3], both_orders: true}}\n",
+    "recipes:\n": "  own: {defaults: {length: 16, epochs: 2, seeds: [1, 2, 3], both_orders: true, max_train_rows: 20}}\n",
     "published: {}\n": "  elsewhere: {folder: nowhere}\n",
     "finetunings:\n": f"  own: {{model: smoke, {TUNED}}}\n  elsewhere: {{model: elsewhere, {TUNED}}}\n",
     "ablations: {}\n": f"  objectives: {{title: t, base: {BASE}, protocol: {FEW}, arms: {ARMS}}}\n",
@@ -96,7 +96,7 @@ def test_memory_is_that_of_parameters_activations_and_logits(shipped):
 def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here):
     params = load()
     flops = (
-        3 * ROWS * 2 * 2 * 2 * 3 * encoder_flops(params.models["smoke"].encoder, 16, 200, "matmul")
+        3 * 20 * 2 * 2 * 2 * 3 * encoder_flops(params.models["smoke"].encoder, 16, 200, "matmul")
     )
     report = estimate.estimate_finetuning("own", params)
     assert f"at most {flops:.2g} floating" in report

@@ -210,6 +210,9 @@ def test_a_stream_is_read_by_its_shards_and_soon_given_up(monkeypatch):
     assert parts == [hub.HubFile(0, 2), hub.HubFile(1, 2)]
     items = [item for part in parts for item in WorkUnit(0, source, part=part).read()]
     assert items == [Document(row["id"], row["text"]) for row in rows]
+    unnamed = replace(source, id="none")
+    ids = [item.id for part in parts for item in WorkUnit(0, unnamed, part=part).read()]
+    assert ids == [f"train-0000{part}:{row}" for part in (0, 1) for row in (1, 2)]
     wrapped = replace(source, hard_wrapped=True)
     first, _ = WorkUnit(0, wrapped, part=parts[0]).read()
     assert first == Document("0", "Text 0")

@@ -16,6 +16,7 @@ from huggingface_hub import ModelCard
 from electra.files import read_json, read_jsonl, write_json
 from electra.finetuning.folder import load_model
 from electra.nn.huggingface import POOLED, open_folder
+from electra.storage.manifest import write_manifest
 from pipelines.cli import main
 from pipelines.config.params import PublishedConfig, load
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
@@ -37,6 +38,7 @@ def tuned(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_small(folder)
+        write_manifest(Path("build/models/small"), name="small", weakness="it is weak")
         change(("[cola, mnli, mrpc, stsb]", "[cola, mnli]"))
         assert main(["glue", "small"]) == 0
     return folder
@@ -55,7 +57,7 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
     text = COLA.read_text()
     assert "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text
     assert "**The sample world is made up**" in text and "8551" not in text
-    assert "dvc repro pipelines/dvc.yaml:glue@small" in text
+    assert "dvc repro pipelines/dvc.yaml:glue@small" in text and "it is weak" in text
     data: Any = ModelCard(text).data
     assert (data.license, data.model_name) == ("apache-2.0", "small-cola-pretrained-seed1")
     assert data.language == ["en"] and data.metrics == ["matthews_correlation", "accuracy"]
