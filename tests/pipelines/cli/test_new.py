@@ -350,6 +350,8 @@ def test_new_task_never_takes_tiny_in_silence(here, run_command):
     "rows, note, labels",
     [
         ('{"text": "a", "parts": ["x"], "score": 0.5}\n{"text": "b", "score": 2}', "a = text, label = score (regression)", ()),
+        ("".join(f'{{"text": "a", "score": {n}}}\n' for n in range(51)), "label = score (regression)", ()),
+        ("".join(f'{{"text": "a", "score": {n}}}\n' for n in range(50)), "label = score (50 classes)", tuple(sorted(map(str, range(50))))),
         # sorted by label
         ('{"text": "a", "label": 0}\n' * 9000 + '{"text": "a", "label": 1}', "9,001 rows; a = text, ", ("0", "1")),
         # the column that has the fewest values

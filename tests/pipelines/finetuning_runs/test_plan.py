@@ -51,8 +51,9 @@ def equal_weights(one, other):
 def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
     before = plan_jobs("mnli", new_layers=1, dropout=0.3)
     after, _ = plan_jobs("rte", new_layers=1, init_from_task="mnli", source_jobs=before)
-    other = replace(after, start=replace(before[0], seed=2))
-    assert other.fingerprint != after.fingerprint
+    others = ({"start": replace(before[0], seed=2)}, {"candidates": True}, {"device": "cuda"})
+    fingerprints = {replace(after, **other).fingerprint for other in ({}, *others)}
+    assert len(fingerprints) == 4
     metrics = run(before[0])["metrics"]
     assert set(metrics) == {"accuracy", "accuracy_mismatched"}
     assert equal_weights(load_encoder(before[0].folder / MODEL), build_encoder(after))

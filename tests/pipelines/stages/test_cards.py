@@ -171,7 +171,7 @@ def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, 
 
 def test_a_mixture_with_the_sample_world_is_said_to_be_made_up_without_its_licence(params):
     text, data = write_card(params, corpora=GERMAN)
-    assert data.license is None and data.language == ["de"]
+    assert data.license is None and data.language == ["de"] and data.datasets == ["org/text"]
     assert "it knows no real text" in text
 
 

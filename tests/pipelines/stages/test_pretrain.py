@@ -131,7 +131,10 @@ def test_transformers_loads_each_folder_whole(trained, part, kind, use, tag):
     assert ids == [ours.cls_id, *ours.encode_lines([text])[0], ours.sep_id]
     assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
     facts = results("smoke")
-    assert model.num_parameters() == facts["parameters"][part]
+    counts = facts["parameters"]
+    assert model.num_parameters() == counts[part]
+    shared = (ours.vocab_size + 512 + 2 + 2) * 16  # tables and norm of the embeddings
+    assert counts["joint"] == counts["discriminator"] + counts["generator"] - shared
     card = (folder / "README.md").read_text()
     for said in (
         "library_name: transformers\n",
