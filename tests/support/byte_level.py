@@ -18,7 +18,7 @@ TEXTS = [
 ]
 
 
-def write_byte_level(folder, **changes):
+def write_byte_level(folder, added=("  ", "|||IP_ADDRESS|||"), **changes):
     """Write the folder; `changes` are of its tokenizer.json."""
     raw = tokenizers.Tokenizer(models.BPE())
     raw.normalizer = normalizers.NFC()
@@ -29,7 +29,7 @@ def write_byte_level(folder, **changes):
         TEXTS * 5,
         trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False),
     )
-    raw.add_tokens(["  ", "|||IP_ADDRESS|||"])
+    raw.add_tokens(list(added))
     raw.add_special_tokens(
         [
             *("[UNK]", "[CLS]", "[SEP]", "[PAD]"),

@@ -64,6 +64,14 @@ def test_the_place_of_a_word_leaves_out_the_space_before_it(pair):
         assert begin in spans_T2[:, 0] and begin + len(word) in spans_T2[:, 1]
 
 
+def test_a_token_of_two_words_is_found_in_a_corpus_line(tmp_path):
+    write_byte_level(tmp_path, added=["New York"])
+    ours = load(tmp_path)
+    ids = np.frombuffer(ours.encode_bytes(["in New York"])[0], ours.dtype)
+    assert ids.tolist() == ours.encode_lines([" in New York"])[0]
+    assert ours.spell(ids)[-1].endswith("New York")
+
+
 def test_words_of_a_sentence_are_those_of_transformers(pair):
     peer, ours = pair
     words = ["The", "ship", "'s", "harbour", "日本語"]

@@ -16,6 +16,7 @@ from electra.nn.huggingface import load_encoder
 from electra.optim.adamw import set_learning_rate
 from electra.storage.manifest import MANIFEST
 from pipelines.finetuning_runs import plan as jobs_module
+from pipelines.finetuning_runs import job as job_module
 from pipelines.finetuning_runs import summary
 from pipelines.finetuning_runs.job import MODEL, build_encoder, share_beyond_pretraining
 from pipelines.finetuning_runs.plan import plan_jobs as plan_all
@@ -150,6 +151,8 @@ def test_diverged_run_is_scored_and_named(plan_jobs, monkeypatch):
     cola, squad = (run(plan_jobs(task, max_grad_norm=1e9)[0]) for task in ("cola", "squad2"))
     assert cola["failed"] == "the loss or the outputs stopped being finite"
     assert cola["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
+    monkeypatch.setattr(job_module, "train", lambda *_, **__: training.Training(False, []))
+    assert run(plan_jobs("cola", seeds=(3,))[0])["failed"] == cola["failed"]
     assert squad["failed"] and 0 <= squad["metrics"]["f1"] <= 100
 
 

@@ -315,6 +315,8 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
     assert change["step"] == 20 and change["run"] == first.name
     assert change["changed"] == {"pretrain.steps": [20, 22]}
     assert results("smoke")["step"] == 22
+    pretrain(LONGER.replace("22", "24"), "--continue", code=64)
+    assert "expected a run of smoke" in capsys.readouterr().err
 
     monkeypatch.setenv("ELECTRA_CONTINUE", "nobody")
     pretrain(PARAMS, code=64)
