@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from electra.errors import BadInput, mask_secrets, pluralize
+from electra import errors
+from electra.errors import BadInput, UserError, mask_secrets, pluralize
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,24 @@ def test_a_long_list_is_cut_in_a_sentence():
     assert len(str(BadInput("y" * 10**6))) < 5_000
     keys = ", ".join(f"key{number}" for number in range(50))
     assert str(BadInput(f"one of {keys}")) == f"one of {keys}", "a section's keys are all shown"
+
+
+def test_each_error_has_its_exit_code():
+    """Those of sysexits.h; schedulers and scripts tell by them what helps."""
+    kinds = (kind for kind in vars(errors).values() if isinstance(kind, type))
+    codes = {kind.__name__: kind.exit_code for kind in kinds if issubclass(kind, UserError)}
+    assert codes == {
+        "UserError": 1,
+        "BadConfig": 64,
+        "BadInput": 65,
+        "SourceUnreachable": 69,
+        "BadDevice": 69,
+        "NonFinite": 70,
+        "OutOfMemory": 71,
+        "Refused": 71,
+        "Busy": 73,
+        "CorruptFile": 74,
+        "Unreadable": 74,
+        "OutOfRoom": 74,
+        "Stopped": 75,
+    }

@@ -15,8 +15,8 @@ from electra.finetuning.tasks import GLUE
 from electra.nn.huggingface import load_encoder
 from electra.optim.adamw import set_learning_rate
 from electra.storage.manifest import MANIFEST
-from pipelines.finetuning_runs import plan as jobs_module
 from pipelines.finetuning_runs import job as job_module
+from pipelines.finetuning_runs import plan as jobs_module
 from pipelines.finetuning_runs import summary
 from pipelines.finetuning_runs.job import MODEL, build_encoder, share_beyond_pretraining
 from pipelines.finetuning_runs.plan import plan_jobs as plan_all

@@ -111,6 +111,11 @@ def test_a_subset_is_measured_against_the_full_set():
     tasks = TINY.tasks | {"sample_world": TINY.tasks["hub"]}
     (theirs,) = load_results.load(replace(TINY, tasks=tasks)).models
     assert theirs.data == "GLUE and SQuAD, hub subsets"
+    squad = read_json(Path("results/tiny/squad.json"))
+    squad["versions"]["1.1"] = squad["versions"]["2.0"]
+    write_json(Path("results/tiny/squad.json"), squad)
+    (both,) = load_results.load(TINY).models
+    assert [row.title for row in both.squad] == ["SQuAD 1.1", "SQuAD 2.0"]
     local = replace(model, kind="local", data="GLUE")
     full = "3,000 train, 8,551 in the full set, 500 dev"
     for kind, rows in ((model, "3,000 train, 500 dev"), (local, full)):

@@ -46,3 +46,4 @@ def again(count):
 def test_limits_of_prose(kept, dropped, rule):
     assert broken_rule(kept, *words(kept)) == ""
     assert broken_rule(dropped, *words(dropped)) == rule
+    assert broken_rule(dropped, *words(dropped), ["de"]) == ("" if rule == "stop_words" else rule)
