@@ -7,7 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from electra.stopping import SIGNALS, Interrupted, StopRequest, interruptible
+from electra.stopping import (
+    SIGNALS,
+    Interrupted,
+    StopRequest,
+    block_terminal_signals,
+    interruptible,
+)
 from tests.support.project import ROOT, run
 
 
@@ -51,6 +57,12 @@ def test_a_request_that_nobody_heeded_is_handed_on():
     with pytest.raises(ValueError, match="own"), interruptible(), StopRequest() as stop:
         signal.raise_signal(signal.SIGTERM)
         raise ValueError("own")  # whoever leaves with an error has been told
+
+
+def test_signals_of_a_terminal_are_blocked_and_those_of_a_parent_are_not():
+    with block_terminal_signals():
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {*SIGNALS} - {signal.SIGTERM}
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_a_signal_that_the_caller_ignores_stays_ignored():

@@ -18,7 +18,7 @@ from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagging
-from electra.finetuning.tasks import GLUE, SQUAD_2
+from electra.finetuning.tasks import GLUE, SQUAD_1, SQUAD_2
 from electra.finetuning.training import read_outputs, train
 from electra.nn.huggingface import ModelFolder, load_encoder, open_folder
 from electra.storage.tensors import read_tensors, write_tensors
@@ -107,6 +107,15 @@ READ = [
     *("config.json", "model.safetensors", "span_head.safetensors", "task.json"),
     *("tokenizer.json", "vocab.txt", "tokenizer_config.json"),
 ]
+
+
+def test_a_model_of_both_versions_may_leave_a_question_unanswered(answerer):
+    assert load_model(open_folder(answerer)).task is SQUAD_2
+    (answerer / "MANIFEST.json").unlink()
+    for versions, task in ((["1.1", "2.0"], SQUAD_2), (["1.1"], SQUAD_1)):
+        squad = read_json(answerer / "task.json")["squad"] | {"versions": versions}
+        write_json(answerer / "task.json", {"squad": squad})
+        assert load_model(open_folder(answerer)).task is task
 
 
 def test_damage_to_a_kept_model_is_one_sentence(answerer, tmp_path, capsys):
