@@ -29,7 +29,7 @@ def test_the_card_runs(name, models, monkeypatch, capsys):
 
 def test_the_facts_stand_in_it_as_json_and_none_that_a_task_has_elsewhere():
     card = model_card("A title", "embed", {"b": 1, "a": {"é": 0.5}, "task": {"train_rows": 8551}})
-    assert card.startswith("---\ntags: [electra]\n---\n\n# A title\n")
+    assert card.startswith("---\ntags: [electra]\n---\n\n# A title\n\nWith this project")
     (facts,) = re.findall(r"```json\n(.*?)```", card, re.S)
     assert facts == '{\n  "a": {\n    "é": 0.5\n  },\n  "b": 1\n}\n'
     again = rewrite_card(card, "tags: [electra]\n", "A title", "", {"b": 1, "a": {"é": 0.5}})

@@ -179,7 +179,8 @@ def test_ablation_runs_once_and_shares_its_arms(params, trained):
     trained.clear()
     assert run("objectives", params) and trained == []
     assert results("objectives") == first
-    run("weights", params)  # `published` is `electra` by another name
+    # `published` is `electra` by another name
+    assert run("weights", params)["arms"]["ten"]["points"] == []
     assert trained == ["ten-seed1"]
 
 

@@ -147,6 +147,15 @@ def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(tmp_path, run, s3):
     assert bring(tmp_path / "third") == [40]
 
 
+def test_the_first_of_several_processes_sends_alone(run, monkeypatch):
+    launched = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
+    with mirrored(run):
+        save(run, 10)
+    assert there() == []
+
+
 def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(
     run, monkeypatch, capsys
 ):
