@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from pipelines.sources.quality import broken_rule
+from pipelines.sources.quality import RULES, broken_rule
 from pipelines.text.ngrams import words
 
 WORDS = list(map("".join, itertools.product("bdfgk", "aeiou", "lmnrs", "aeiou")))
@@ -30,6 +30,22 @@ def numbers(count):
 def again(count):
     """Return three of 100 words so many times."""
     return fill(*(word for end in WORDS[200 : 200 + count] for word in (*THRICE, end)))
+
+
+def test_the_limits_are_those_that_gophers_paper_published():
+    """Rae et al., 2021, section A.1.1 and Table A1."""
+    assert {
+        "words": (50, 100_000),
+        "mean_word_length": (3, 10),
+        **dict.fromkeys(("hash_signs", "ellipses"), (0, 0.1)),
+        "bullet_lines": (0, 0.9),
+        **dict.fromkeys(("ellipsis_lines", "repeated_lines"), (0, 0.3)),
+        "alphabetic_words": (0.8, 1),
+        "stop_words": (2, 8),
+        "repeated_line_characters": (0, 0.2),
+        **{f"top_{n}_gram": (0, most) for n, most in ((2, 0.2), (3, 0.18), (4, 0.16))},
+        **{f"repeated_{n}_grams": (0, (20 - n) / 100) for n in range(5, 11)},
+    } == RULES
 
 
 @pytest.mark.parametrize(

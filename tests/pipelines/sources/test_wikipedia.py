@@ -60,9 +60,10 @@ def test_other_templates_within_a_sentence_are_counted(tmp_path):
 
 
 def test_articles_are_documents_and_other_pages_are_counted(tmp_path):
+    edited = "<revision><text>Old.</text></revision><revision>"
     assert read(
         tmp_path / "dump",
-        wiki_page(1, "One."),
+        wiki_page(1, "One.").replace("<revision>", edited),
         wiki_page(2, "x", more='    <redirect title="T1" />\n'),
         wiki_page(3, "talk", namespace=1),
         wiki_page(4, "{}", model="json"),
