@@ -14,6 +14,7 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import normalizers
 from tokenizers.processors import TemplateProcessing
 
 from electra.data import word_cache
@@ -235,9 +236,13 @@ def test_missing_and_broken_files_are_refused(tmp_path):
         load(tmp_path)
 
 
+BERT = json.loads(normalizers.BertNormalizer().__getstate__())
+
+
 @pytest.mark.parametrize("changes, sentence", [
     ({"normalizer": None}, "normalizer is None, which is not supported; use a tokenizer"),
     ({"normalizer": {"type": "Sequence", "normalizers": []}}, "normalizer is"),
+    ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, BERT]}}, "normalizer is"),
     ({"pre_tokenizer": None}, "pre_tokenizer.type is None"),
     ({"max_input_chars_per_word": 1 << 40}, "max_input_chars_per_word is 1099511627776"),
     ({"unk_token": "<unk>"}, "unk_token is '<unk>'"),
