@@ -5,7 +5,7 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders
+from tokenizers import decoders
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from electra.data.byte_level import BYTES
@@ -64,9 +64,8 @@ def test_the_place_of_a_word_leaves_out_the_space_before_it(pair):
         assert begin in spans_T2[:, 0] and begin + len(word) in spans_T2[:, 1]
 
 
-@pytest.mark.parametrize("token", ["New York", AddedToken("York", lstrip=True)])
-def test_a_token_that_takes_a_space_is_found_in_a_corpus_line(tmp_path, token):
-    write_byte_level(tmp_path, added=[token])
+def test_a_token_of_two_words_is_found_in_a_corpus_line(tmp_path):
+    write_byte_level(tmp_path, added=["New York"])
     ours = load(tmp_path)
     ids = np.frombuffer(ours.encode_bytes(["in New York"])[0], ours.dtype)
     assert ids.tolist() == ours.encode_lines([" in New York"])[0]
