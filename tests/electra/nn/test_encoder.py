@@ -57,16 +57,15 @@ SMALL = {"layers": 3, "hidden": 32, "heads": 2, "ffn": 48, "embedding": 32}
 def test_dropout_takes_embeddings_probabilities_and_what_each_part_adds(kind):
     """At a rate of one, what is dropped is zero."""
     encoder = fresh_encoder(kind(**SMALL), 50, 1).train()
-    layer = encoder.layers[1]
+    layer: Any = encoder.layers[1]
     hidden = torch.randn(2, 12, 32)
+    ids = torch.zeros_like(hidden[..., 0], dtype=torch.long)
     layer.attention.dropout = 1.0
     assert not layer.attention(hidden, None).any() and layer.attention.eval()(hidden, None).any()
     for part in encoder.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 1.0
-    assert not encoder.embeddings(
-        torch.zeros(2, 12, dtype=int), torch.zeros(2, 12, dtype=int)
-    ).any()
+    assert not encoder.embeddings(ids, ids).any()
     nothing_added = hidden
     if kind is BertConfig:
         nothing_added = layer.ffn_norm(layer.attention_norm(hidden))
