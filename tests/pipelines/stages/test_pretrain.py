@@ -153,7 +153,7 @@ def test_transformers_loads_each_folder_whole(trained, part, kind, use, tag):
     assert chances == [f"{100 * share:.1f}" for share in chance.get(part, [])]
     assert electra.load(folder).kind == part
     assert read_manifest(folder.parent)["weakness"] == facts["weakness"]
-    assert facts["weakness"] in card
+    assert facts["weakness"] in card and f"AUC {facts['disc_auc']:.2f}" in facts["weakness"]
 
 
 def folder(name):
