@@ -15,6 +15,7 @@ import urllib.request
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
 from electra.errors import BadInput
 from electra.files import write_json, write_jsonl
@@ -152,7 +153,10 @@ def test_a_mistake_on_the_page_is_a_sentence(page):
 
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
 def test_the_page_opens_with_one_network_alone(page, checkout, part):
-    page.make_app([checkout / "made" / part], checkout)
+    app = page.make_app([checkout / "made" / part], checkout)
+    with TestClient(app, "http://127.0.0.1") as client:
+        parts = client.get("/config").json()["components"]
+    assert [each["props"]["maximum"] for each in parts if each["type"] == "slider"] == [0.5]
 
 
 def test_what_cannot_be_served(checkout, monkeypatch, refuse):
