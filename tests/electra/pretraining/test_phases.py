@@ -38,9 +38,18 @@ def phased(phases=(SHORT, LONG), base=(), **pretrain):
     return build(ElectraConfig, values, "test")
 
 
-def train_phases(run, **options):
+def train_phases(run, settings=None, **options):
     rows = dataclasses.replace(data(), others={12: SHORT_ROWS})
-    return train(run, phased(), rows=rows, **options)
+    return train(run, settings or phased(), rows=rows, **options)
+
+
+def test_a_phase_has_batches_of_its_own(tmp_path):
+    wider, narrower = ({**SHORT, "batch": batch} for batch in (16, 8))
+    losses = [
+        train_phases(tmp_path / str(short["batch"]), phased((short, LONG))).history[-1]["loss"]
+        for short in (wider, narrower)
+    ]
+    assert losses[0] != losses[1]
 
 
 def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, capsys):
