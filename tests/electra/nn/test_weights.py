@@ -91,7 +91,7 @@ VARIANTS = [
     {"objective__sharing": "tokens"},
     {"objective__sharing": "gradient_disentangled"},
     {"objective__sharing": "all", "generator__width": 1.0},
-    {"objective__training": "adversarial", "objective__sharing": "gradient_disentangled"},
+    {"objective__training": "adversarial"},
     TWO_STAGES,
     {"generator": {"kind": "unigram"}},
     TOKENS,

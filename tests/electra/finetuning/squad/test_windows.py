@@ -36,7 +36,7 @@ def gold_text(reading, number):
     return reading.rows[0]["context"][places[start + shift, 0] : places[end + shift, 1]]
 
 
-@pytest.mark.parametrize("length, stride", [(64, 32), (14, 4), (12, 3), (11, 4)])
+@pytest.mark.parametrize("length, stride", [(64, 32), (14, 4), (12, 3), (11, 4), (12, 1)])
 def test_every_window_that_holds_the_answer_points_at_it(read, length, stride):
     reading = read(length, stride)
     targets = reading.examples.targets
