@@ -20,6 +20,11 @@ for _number in stopping.SIGNALS:
         signal.signal(_number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the commands of the pages: one test of minutes, beside which the others run."""
+    items.sort(key=lambda item: item.path.name != "test_commands.py")
+
+
 @pytest.fixture
 def project(tmp_path):
     """A copy of the project with one model that pre-trains in a second, on text of its own."""
