@@ -260,6 +260,21 @@ def test_other_rules_of_a_published_json_are_refused(tmp_path, changes, sentence
         load(tmp_path / "tokenizer.json")
 
 
+def test_a_saved_tokenizer_has_its_longest_word_in_transformers(tmp_path):
+    rules = json.loads(from_pieces([*SPECIALS, "a", "##b"]).rules.to_str())
+    rules["model"]["max_input_chars_per_word"] = 3
+    write_json(tmp_path / "tokenizer.json", rules)
+    options = {"tokenizer_class": "PreTrainedTokenizerFast"}  # which follows the rules of the file
+    write_json(tmp_path / "tokenizer_config.json", options)
+    ours = load(tmp_path)
+    (tmp_path / "saved").mkdir()
+    save(ours, tmp_path / "saved")
+    peer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    expected = [[ours.unk_id], [5, 6, 6]]
+    assert peer(["abbb", "abb"], add_special_tokens=False)["input_ids"] == expected
+    assert ours.encode_lines(["abbb", "abb"]) == expected
+
+
 def test_the_options_of_a_published_folder_are_followed(tmp_path):
     pieces = [*SPECIALS, "a", "##b", "A", "日本", "日", "本", "##本", "é", "e"]
     original = from_pieces(pieces)

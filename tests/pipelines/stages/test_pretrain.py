@@ -305,6 +305,7 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
         if read_entry(run) == "smoke":
             shutil.rmtree(run)
     pretrain(PARAMS)
+    before = results("smoke")
     assert main(["pretrain", "more"]) == 0
     first = folder("smoke")
     more = folder("more")
@@ -315,6 +316,8 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
     assert change["step"] == 20 and change["run"] == first.name
     assert change["changed"] == {"pretrain.steps": [20, 22]}
     assert results("smoke")["step"] == 22
+    assert results("smoke")["flops"] == pytest.approx(1.1 * before["flops"])
+    assert results("smoke")["tokens"] == pytest.approx(1.1 * before["tokens"], rel=1e-3)
     pretrain(LONGER.replace("22", "24"), "--continue", code=64)
     assert "expected a run of smoke" in capsys.readouterr().err
 

@@ -107,8 +107,8 @@ def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
     reading = encode([QUESTION], tokenizer, config)
     assert [(window.first, window.count) for window in reading.windows] == [(0, 5), (3, 5)]
     # piece 3 ("sleeps") in both: the first owns it, with one piece on its right against none
-    first = make_outputs((7, -1.0, 7, -1.0), null=2.0)
-    second = make_outputs((4, -0.5, 4, -0.5), null=-1.0)
+    first = make_outputs((7, -1.0, 7, -1.0), null=-1.0)
+    second = make_outputs((4, -0.5, 4, -0.5), null=2.0)
     answer = find(reading, {key: np.concatenate([first[key], second[key]]) for key in first})
     assert [(span.text, span.score) for span in answer.spans] == [("sleeps", -2.0)]
     assert answer.null == -1.0  # the least over windows
