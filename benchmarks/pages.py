@@ -319,8 +319,8 @@ def claims() -> str:
     """Count and list the paper's statements that the recorded ablations confirm or reverse."""
     with (ROOT / "results/report/tables/claims.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if "recorded, 2 tasks" in row["measured on"]]
-    listed = {"came out": "", "reversed": ""}
-    for verdict in listed:
+    listed = {}
+    for verdict in ("came out", "reversed"):
         claims = [f"{row['claim']} ({row['points']})" for row in rows if row["here"] == verdict]
         listed[verdict] = ", ".join(claims) or "none"
     return (

@@ -1,4 +1,4 @@
-"""Settings that keep every tool at home, and what all tests share."""
+"""Keep every tool at home, and make what tests of all folders use."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ for _number in stopping.SIGNALS:
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the commands of the pages: one test of minutes, beside which the others run."""
+    """Start the longest test first, so that the others run beside it."""
     items.sort(key=lambda item: item.path.name != "test_commands.py")
 
 

@@ -1,5 +1,5 @@
-"""The table of the commands on the pages, for tests/test_commands.py: which are run, which are not
-and why, and the small project in which they run.
+"""What the pages show: their settings, which of their commands tests/test_commands.py runs, which it
+does not and why, and the small project in which they run.
 """
 
 import re

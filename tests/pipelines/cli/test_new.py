@@ -333,9 +333,8 @@ def test_new_suits_settings_to_text_machine_and_network(here, run_command):
     assert (wide.batch, wide.beta2) == (128, 0.999)
     assert params.tokens["short"].packing.rule == "packed"
     assert params.tokens["short"].valid_fraction == 0.05
-    assert params.models["continued"].objective.sharing == "none", (
-        "its generator has own embeddings"
-    )
+    sharing = params.models["continued"].objective.sharing
+    assert sharing == "none", "since the generator has embeddings of its own"
     for name, chosen in (("short", (1e-3, 1.0, "align", 20)), ("wide", (1e-4, 0.8, "cls", 20))):
         recipe = params.task_config(name, name)
         settings = (recipe.learning_rate, recipe.layer_decay, recipe.pooling, recipe.epochs)

@@ -147,7 +147,7 @@ def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(tmp_path, run, s3):
     assert bring(tmp_path / "third") == [40]
 
 
-def test_the_first_of_several_processes_sends_alone(run, monkeypatch):
+def test_only_the_first_of_several_processes_sends(run, monkeypatch):
     launched = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     for name, value in launched.items():
         monkeypatch.setenv(name, value)
